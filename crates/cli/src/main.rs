@@ -1,0 +1,2 @@
+//! The binary `corewire`.
+fn main() {}

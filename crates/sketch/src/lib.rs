@@ -1,0 +1,7 @@
+//! Common random directions: project a vector on m of them, rebuild it from the m scalars, with the same bits everywhere.
+
+mod randomness;
+mod seed;
+
+pub use randomness::{CommonRandomness, Purpose, Words};
+pub use seed::{Commitment, Seed, SeedError};
