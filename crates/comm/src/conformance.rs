@@ -1,0 +1,86 @@
+//! The laws that any engine must keep: every machine of a fresh group calls [`suite`] and must get `Ok`.
+
+use crate::collective::{Collective, CommError, Numbers};
+
+fn failed(law: &str) -> impl Fn(CommError) -> String {
+    move |error| format!("{law}: {error}")
+}
+
+/// Runs all laws on this machine; the others must run it at the same time. The last law breaks the group on purpose.
+pub fn suite(machine: &mut dyn Collective) -> Result<(), String> {
+    let (rank, size) = (machine.rank(), machine.size());
+    let check = |law: &str, holds: bool| {
+        if holds { Ok(()) } else { Err(format!("{law}: does not hold on machine {rank}")) }
+    };
+
+    let law = "messages are gathered in rank order, empty and long ones too";
+    let mine = |rank: usize| vec![rank as u8; (rank * 7919) % 100_000];
+    let all = machine.all_gather(&mine(rank)).map_err(failed(law))?;
+    check(law, all.len() == size && all.iter().enumerate().all(|(rank, message)| *message == mine(rank)))?;
+
+    let law = "floats are summed in rank order, to the bit";
+    // Values whose sum depends on the order of addition.
+    let value = |rank: usize, i: usize| (1.0 + rank as f64 * 0.37).powi(i as i32 * 9 % 41 - 20) * [1.0, -1.0][rank % 2];
+    let mut sums: Vec<f64> = (0..33).map(|i| value(rank, i)).collect();
+    machine.all_reduce_sum(Numbers::F64(&mut sums)).map_err(failed(law))?;
+    let expected = |i| (1..size).fold(value(0, i), |sum, rank| sum + value(rank, i));
+    check(law, sums.iter().enumerate().all(|(i, sum)| sum.to_bits() == expected(i).to_bits()))?;
+    let mut sums: Vec<f32> = (0..33).map(|i| value(rank, i) as f32).collect();
+    machine.all_reduce_sum(Numbers::F32(&mut sums)).map_err(failed(law))?;
+    let expected = |i| (1..size).fold(value(0, i) as f32, |sum, rank| sum + value(rank, i) as f32);
+    check(law, sums.iter().enumerate().all(|(i, sum)| sum.to_bits() == expected(i).to_bits()))?;
+
+    let law = "integers are summed exactly";
+    let mut sums: Vec<i64> = (0..1000).map(|i| (rank as i64 - 1) << (i % 50)).collect();
+    machine.all_reduce_sum(Numbers::I64(&mut sums)).map_err(failed(law))?;
+    let total = (0..size as i64).map(|rank| rank - 1).sum::<i64>();
+    check(law, sums.iter().enumerate().all(|(i, &sum)| sum == total << (i % 50)))?;
+
+    let law = "sums of nothing are nothing";
+    machine.all_reduce_sum(Numbers::F64(&mut [])).map_err(failed(law))?;
+
+    let law = "only machine 0 combines, it sees every message once, and all get its words";
+    let mut calls = 0;
+    let reply = machine
+        .exchange(&[rank as u8, 1], &mut |messages| {
+            calls += 1;
+            Ok(messages.iter().flat_map(|message| message.iter().copied().rev()).collect())
+        })
+        .map_err(failed(law))?;
+    check(law, calls == usize::from(rank == 0))?;
+    check(law, *reply.message == (0..size).flat_map(|rank| [1, rank as u8]).collect::<Vec<u8>>()[..])?;
+    check(law, reply.longest_up == 2)?;
+
+    let law = "a megabyte survives both ways";
+    let big: Vec<u8> = (0..1 << 20).map(|i| (i * 31 + rank) as u8).collect();
+    let reply =
+        machine.exchange(&big, &mut |messages| Ok(messages[messages.len() - 1].to_vec())).map_err(failed(law))?;
+    check(law, reply.message.iter().enumerate().all(|(i, &byte)| byte == (i * 31 + size - 1) as u8))?;
+
+    let law = "many small exchanges stay in step";
+    for turn in 0..500u64 {
+        let mut sum = [(turn * rank as u64) as i64];
+        machine.all_reduce_sum(Numbers::I64(&mut sum)).map_err(failed(law))?;
+        check(law, sum[0] == (turn * (size * (size - 1) / 2) as u64) as i64)?;
+    }
+
+    let law = "what the hub refuses is refused on every machine, and the group stays broken";
+    let refusal = CommError::Refused { rank: size - 1, what: "it sent what nobody wants".to_owned() };
+    let error = machine.exchange(b"bad", &mut |_| Err(refusal.clone())).err();
+    check(law, error.as_ref() == Some(&refusal))?;
+    check(law, machine.exchange(b"more", &mut |_| Ok(Vec::new())).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::group;
+
+    #[test]
+    fn threads_keep_the_laws() {
+        for size in [1, 2, 3, 4, 50] {
+            for result in group::run(size, |machine| super::suite(machine)) {
+                result.unwrap();
+            }
+        }
+    }
+}
