@@ -1,1 +1,35 @@
-//! Placeholder docs are replaced by the crate's own.
+//! Data sets from files, cut into shards; nothing hostile gets through, and nothing here knows of optimisation.
+//!
+//! # Layout
+//! - `read`: from a path to a data set: decompression within limits, and telling the formats apart.
+//! - `libsvm`, `csv`, `idx`: bytes -> [`DataSet`], one file a format.
+//! - `matrix`: the rows, dense or sparse; `kernel`: their products, the inner loops of all training.
+//! - `dataset`: rows with labels, and the relabellings that make a problem of them.
+//! - `digits`: the bundled set.
+//!
+//! ```
+//! let set = corewire_data::digits().unit_norm().parity()?;
+//! assert_eq!((set.rows(), set.dim()), (1797, 64));
+//! # Ok::<(), corewire_data::DataError>(())
+//! ```
+
+mod csv;
+mod dataset;
+mod digits;
+mod error;
+mod idx;
+mod kernel;
+mod libsvm;
+mod matrix;
+mod number;
+mod read;
+mod text;
+
+pub use csv::parse_csv;
+pub use dataset::DataSet;
+pub use digits::digits;
+pub use error::DataError;
+pub use idx::parse_idx;
+pub use libsvm::parse_libsvm;
+pub use matrix::{Matrix, Row, Rows};
+pub use read::{Format, LabelColumn, ReadOptions, load};

@@ -1,0 +1,204 @@
+//! From a path to a data set: opening, decompressing within a limit, and telling the formats apart.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::{DataError, DataSet, csv, idx, libsvm, text};
+
+/// How to read a file. The default suits every file whose format can be told from its contents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadOptions {
+    /// The format; `None` tells it from the contents and the name.
+    pub format: Option<Format>,
+    /// Where the label stands in CSV.
+    pub label: LabelColumn,
+    /// Whether CSV has a header; `None` tells it from the first line.
+    pub header: Option<bool>,
+    /// Where the labels of an IDX file lie; `None` looks beside it.
+    pub labels: Option<PathBuf>,
+    /// Whether LIBSVM indices count from 0.
+    pub zero_based: bool,
+    /// How many columns a row must have: a held-out set is given the dimension of its training set.
+    pub dim: Option<usize>,
+    /// Read only the first so many rows.
+    pub rows: Option<usize>,
+    /// The largest number of columns that is believed; values above 2^32 - 2 count as that.
+    pub max_dim: usize,
+    /// The largest number of bytes that a file may have once decompressed.
+    pub max_bytes: u64,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            label: LabelColumn::Last,
+            header: None,
+            labels: None,
+            zero_based: false,
+            dim: None,
+            rows: None,
+            max_dim: 1 << 26,
+            max_bytes: 4 << 30,
+        }
+    }
+}
+
+/// A file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A label, then `index:value` pairs.
+    Libsvm,
+    /// Numbers between separators.
+    Csv,
+    /// The format of MNIST.
+    Idx,
+}
+
+/// Which column of CSV is the label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelColumn {
+    /// The first.
+    First,
+    /// The last.
+    Last,
+    /// This one, counted from 0.
+    At(usize),
+}
+
+/// A decoder that would need a larger window is refused; `xz -9` needs 64 MiB.
+const XZ_MEMORY_KIB: u32 = 512 << 10;
+
+/// Reads a data set from a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
+pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
+    let options = &ReadOptions {
+        max_dim: options.max_dim.min(u32::MAX as usize - 1),
+        dim: options.dim.map(|dim| dim.min(u32::MAX as usize - 1)),
+        ..options.clone()
+    };
+    let bytes = read_file(path, options.max_bytes)?;
+    match options.format.map_or_else(|| sniff(path, &bytes), Ok)? {
+        Format::Libsvm => libsvm::parse_libsvm(path, &bytes, options),
+        Format::Csv => csv::parse_csv(path, &bytes, options),
+        Format::Idx => {
+            let labels_path = find_labels(path, options)?;
+            let labels = read_file(&labels_path, options.max_bytes)?;
+            idx::parse_idx(path, &bytes, &labels_path, &labels, options)
+        }
+    }
+}
+
+/// The whole contents of a file, decompressed; an error if there are more than `max_bytes`.
+fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, DataError> {
+    let file = File::open(path).map_err(|e| DataError::io(path, e))?;
+    decompress(path, BufReader::with_capacity(1 << 16, file), max_bytes)
+}
+
+/// Decompresses by the first bytes, not by the name.
+pub(crate) fn decompress(path: &Path, mut file: impl Read, max_bytes: u64) -> Result<Vec<u8>, DataError> {
+    let mut magic = Vec::new();
+    file.by_ref().take(6).read_to_end(&mut magic).map_err(|e| DataError::io(path, e))?;
+    let compression = compression(&magic);
+    let file = BufReader::new((&magic[..]).chain(file));
+    let reader: Box<dyn Read + '_> = match compression {
+        None => Box::new(file),
+        Some("gzip") => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+        Some("bzip2") => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
+        Some(_) => Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB)),
+    };
+    let mut bytes = Vec::new();
+    let result = reader.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes);
+    if bytes.len() as u64 > max_bytes {
+        let what = format!("more than {max_bytes} bytes when decompressed; raise `max_bytes` if that is right");
+        return Err(DataError::file(path, what));
+    }
+    match (result, compression) {
+        (Err(e), None) => Err(DataError::io(path, e)),
+        (Err(e), Some(name)) => {
+            let what = format!("the {name} data is damaged or cut short after {} good bytes ({e})", bytes.len());
+            Err(DataError::file(path, what))
+        }
+        (Ok(_), Some(name)) if self::compression(&bytes).is_some() => {
+            Err(DataError::file(path, format!("compressed twice; decompress the outer {name} layer first")))
+        }
+        (Ok(_), _) => Ok(bytes),
+    }
+}
+
+fn compression(magic: &[u8]) -> Option<&'static str> {
+    match magic {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("xz"),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some("bzip2"),
+        _ => None,
+    }
+}
+
+/// Tells the format from the contents first, then from the name, then from the look of the first line.
+fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
+    if idx::is_idx(bytes) {
+        return Ok(Format::Idx);
+    }
+    let foreign = match bytes {
+        [b'P', b'K', 3 | 5, 4 | 6, ..] => Some("a ZIP archive; unpack it first"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("compressed by zstd; decompress it first"),
+        [b'P', b'A', b'R', b'1', ..] => Some("a Parquet file; convert it to CSV first"),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Some("a NumPy file; save it as CSV first"),
+        [0x89, b'H', b'D', b'F', ..] => Some("an HDF5 file; convert it to CSV first"),
+        _ if bytes.get(257..262) == Some(b"ustar") => Some("a tar archive; unpack it first"),
+        _ if bytes.iter().take(1 << 12).any(|&byte| byte == 0) => {
+            Some("a binary file of unknown format; LIBSVM, CSV and IDX can be read")
+        }
+        _ => None,
+    };
+    if let Some(what) = foreign {
+        return Err(DataError::file(path, format!("this is {what}")));
+    }
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    match without_compression(&name).rsplit_once('.').map(|(_, ending)| ending) {
+        Some("csv" | "tsv") => return Ok(Format::Csv),
+        Some("libsvm" | "svm" | "svmlight") => return Ok(Format::Libsvm),
+        _ => {}
+    }
+    let Some((line, first)) = text::lines(bytes).find(|(_, line)| !matches!(line.trim_ascii(), [] | [b'#', ..])) else {
+        return Err(DataError::file(path, "there is no row in it"));
+    };
+    if first.contains(&b':') {
+        Ok(Format::Libsvm)
+    } else if first.iter().any(|byte| b",;\t".contains(byte)) {
+        Ok(Format::Csv)
+    } else if text::lines(bytes).any(|(_, line)| line.contains(&b':')) {
+        // A first row of zeros is a label alone.
+        Ok(Format::Libsvm)
+    } else {
+        let what = "this looks like neither LIBSVM (LABEL INDEX:VALUE ...) nor CSV (numbers between commas)";
+        Err(DataError::line(path, line, what))
+    }
+}
+
+fn find_labels(path: &Path, options: &ReadOptions) -> Result<PathBuf, DataError> {
+    if let Some(labels) = &options.labels {
+        return Ok(labels.clone());
+    }
+    let candidates = idx::label_files(path);
+    if let Some(found) = candidates.iter().find(|candidate| candidate.is_file()) {
+        return Ok(found.clone());
+    }
+    let what = match candidates.first() {
+        Some(first) => format!("its labels are missing; put `{}` beside it", first.display()),
+        None => "the name does not tell where its labels lie; name it like `train-images-idx3-ubyte`".into(),
+    };
+    Err(DataError::file(path, what))
+}
+
+/// A file's name without the ending of a compressor.
+pub(crate) fn without_compression(name: &str) -> &str {
+    [".gz", ".xz", ".bz2"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+}
+
+/// What a data set read from `path` is called: the file's name without the ending of a compressor.
+pub(crate) fn stem(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    without_compression(&name).to_owned()
+}
