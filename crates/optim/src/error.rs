@@ -1,0 +1,42 @@
+//! What can end a run before its time.
+
+use corewire_comm::CommError;
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The group failed, or a machine left it.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// A machine computed something that is not a number.
+    #[error("machine {rank} has {what} that is not finite in round {round}; look at its rows for NaN, or take a smaller step")]
+    NotFinite {
+        /// Which machine.
+        rank: usize,
+        /// Which round.
+        round: u64,
+        /// What was not finite.
+        what: &'static str,
+    },
+    /// A machine's copy of the common state is not what the others have.
+    #[error("machine {rank} has drifted: its state after round {round} differs from that of the other machines")]
+    Drifted {
+        /// Which machine.
+        rank: usize,
+        /// After which round.
+        round: u64,
+    },
+    /// The method cannot be used on this problem.
+    #[error("{0}")]
+    Unsuited(String),
+    /// The journal could not be written or read.
+    #[error(transparent)]
+    Journal(#[from] crate::journal::JournalError),
+}
+
+impl RunError {
+    /// Whether this machine only saw another one fail.
+    pub fn is_consequence(&self) -> bool {
+        matches!(self, RunError::Comm(CommError::Left { .. }))
+    }
+}

@@ -1,0 +1,313 @@
+//! Ridge-separable models: f_i(x) = (n/N) sum over the machine's rows of sigma(b'x) + (alpha/2)||x||^2.
+
+use corewire_data::Matrix;
+
+use super::Objective;
+use crate::vector;
+
+/// The loss of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// (b'x - y)^2 / 2.
+    Ridge,
+    /// ln(1 + exp(-y b'x)), y = +-1.
+    Logistic,
+    /// Cross entropy of `classes` classes; y is the class's index; x holds one block of coordinates a class.
+    Softmax {
+        /// How many.
+        classes: usize,
+    },
+}
+
+/// A linear model on one machine's rows.
+pub struct Linear {
+    matrix: Matrix,
+    labels: Vec<f64>,
+    loss: Loss,
+    /// n/N: what a row weighs in f_i.
+    weight: f64,
+    alpha: f64,
+    /// Weight of the non-convex regulariser sum x_j^2/(1 + x_j^2), the field's standard test of non-convex methods.
+    nonconvex: f64,
+    l1: f64,
+    /// Scratch: b'x for every row (and class), then what is multiplied back.
+    margins: Vec<f64>,
+    other: Vec<f64>,
+}
+
+impl Linear {
+    /// A model of these rows, each of weight `weight` (n/N for n machines and N rows in all).
+    ///
+    /// # Panics
+    /// If there is not one label a row, or a softmax label is no class.
+    pub fn new(matrix: Matrix, labels: Vec<f64>, loss: Loss, weight: f64, alpha: f64) -> Self {
+        assert_eq!(matrix.rows(), labels.len(), "every row has its label");
+        let blocks = match loss {
+            Loss::Softmax { classes } => {
+                let is_class = |&y: &f64| y >= 0.0 && y.fract() == 0.0 && (y as usize) < classes;
+                assert!(labels.iter().all(is_class), "a softmax label is the index of a class");
+                classes
+            }
+            _ => 1,
+        };
+        let margins = vec![0.0; matrix.rows() * blocks];
+        Self { other: margins.clone(), matrix, labels, loss, weight, alpha, nonconvex: 0.0, l1: 0.0, margins }
+    }
+
+    /// Adds `lambda` sum x_j^2/(1 + x_j^2).
+    pub fn with_nonconvex(mut self, lambda: f64) -> Self {
+        self.nonconvex = lambda;
+        self
+    }
+
+    /// Says that `lambda` ||x||_1 belongs to the problem.
+    pub fn with_l1(mut self, lambda: f64) -> Self {
+        self.l1 = lambda;
+        self
+    }
+
+    /// The rows.
+    pub fn matrix(&self) -> &Matrix {
+        &self.matrix
+    }
+
+    /// The upper bound of sigma'' (for softmax, of the largest eigenvalue of a row's Hessian in its margins).
+    fn smoothness(&self) -> f64 {
+        match self.loss {
+            Loss::Ridge => 1.0,
+            Loss::Logistic => 0.25,
+            Loss::Softmax { .. } => 0.5,
+        }
+    }
+
+    fn blocks(&self) -> usize {
+        match self.loss {
+            Loss::Softmax { classes } => classes,
+            _ => 1,
+        }
+    }
+
+    /// out[c * rows + i] = b_i' x_c for every class c.
+    fn multiply(matrix: &Matrix, x: &[f64], out: &mut [f64]) {
+        let (rows, dim) = (matrix.rows(), matrix.dim());
+        if rows > 0 {
+            for (x, out) in x.chunks_exact(dim).zip(out.chunks_exact_mut(rows)) {
+                matrix.multiply(0..rows, x, out);
+            }
+        }
+    }
+
+    /// out += B' weights, class by class.
+    fn multiply_back(matrix: &Matrix, weights: &[f64], out: &mut [f64]) {
+        let (rows, dim) = (matrix.rows(), matrix.dim());
+        if rows > 0 {
+            for (weights, out) in weights.chunks_exact(rows).zip(out.chunks_exact_mut(dim)) {
+                matrix.multiply_transposed_add(0..rows, weights, out);
+            }
+        }
+    }
+
+    /// Turns margins into the derivatives of the losses, times the weight of a row.
+    fn derivatives(&mut self) {
+        let (rows, weight) = (self.labels.len(), self.weight);
+        match self.loss {
+            Loss::Ridge => {
+                for (margin, y) in self.margins.iter_mut().zip(&self.labels) {
+                    *margin = weight * (*margin - y);
+                }
+            }
+            Loss::Logistic => {
+                for (margin, y) in self.margins.iter_mut().zip(&self.labels) {
+                    *margin = -weight * y * sigmoid(-y * *margin);
+                }
+            }
+            Loss::Softmax { classes } => {
+                for i in 0..rows {
+                    softmax(&mut self.margins, rows, classes, i);
+                    self.margins[self.labels[i] as usize * rows + i] -= 1.0;
+                    for c in 0..classes {
+                        self.margins[c * rows + i] *= weight;
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_regulariser_gradient(&self, x: &[f64], out: &mut [f64]) {
+        for (out, &x) in out.iter_mut().zip(x) {
+            let square = 1.0 + x * x;
+            *out += self.alpha * x + self.nonconvex * 2.0 * x / (square * square);
+        }
+    }
+}
+
+impl Objective for Linear {
+    fn dim(&self) -> usize {
+        self.matrix.dim() * self.blocks()
+    }
+
+    fn value(&mut self, x: &[f64]) -> f64 {
+        Self::multiply(&self.matrix, x, &mut self.margins);
+        let rows = self.labels.len();
+        let loss: f64 = match self.loss {
+            Loss::Ridge => self.margins.iter().zip(&self.labels).map(|(m, y)| 0.5 * (m - y) * (m - y)).sum(),
+            Loss::Logistic => self.margins.iter().zip(&self.labels).map(|(m, y)| log1p_exp(-y * m)).sum(),
+            Loss::Softmax { classes } => (0..rows)
+                .map(|i| {
+                    let margin = |c: usize| self.margins[c * rows + i];
+                    let top = (0..classes).map(margin).fold(f64::NEG_INFINITY, f64::max);
+                    let sum: f64 = (0..classes).map(|c| (margin(c) - top).exp()).sum();
+                    top + sum.ln() - margin(self.labels[i] as usize)
+                })
+                .sum(),
+        };
+        let mut value = self.weight * loss + 0.5 * self.alpha * vector::norm_squared(x);
+        if self.nonconvex != 0.0 {
+            value += self.nonconvex * x.iter().map(|x| x * x / (1.0 + x * x)).sum::<f64>();
+        }
+        if self.l1 != 0.0 {
+            value += self.l1 * x.iter().map(|x| x.abs()).sum::<f64>();
+        }
+        value
+    }
+
+    fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
+        Self::multiply(&self.matrix, x, &mut self.margins);
+        self.derivatives();
+        out.fill(0.0);
+        Self::multiply_back(&self.matrix, &self.margins, out);
+        self.add_regulariser_gradient(x, out);
+    }
+
+    fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
+        let (rows, weight) = (self.labels.len(), self.weight);
+        Self::multiply(&self.matrix, v, &mut self.other);
+        match self.loss {
+            Loss::Ridge => self.other.iter_mut().for_each(|v| *v *= weight),
+            Loss::Logistic => {
+                Self::multiply(&self.matrix, x, &mut self.margins);
+                for (v, margin) in self.other.iter_mut().zip(&self.margins) {
+                    let p = sigmoid(*margin);
+                    *v *= weight * p * (1.0 - p);
+                }
+            }
+            Loss::Softmax { classes } => {
+                Self::multiply(&self.matrix, x, &mut self.margins);
+                for i in 0..rows {
+                    softmax(&mut self.margins, rows, classes, i);
+                    let mean: f64 = (0..classes).map(|c| self.margins[c * rows + i] * self.other[c * rows + i]).sum();
+                    for c in 0..classes {
+                        let at = c * rows + i;
+                        self.other[at] = weight * self.margins[at] * (self.other[at] - mean);
+                    }
+                }
+            }
+        }
+        out.fill(0.0);
+        Self::multiply_back(&self.matrix, &self.other, out);
+        for ((out, &x), &v) in out.iter_mut().zip(x).zip(v) {
+            let square = 1.0 + x * x;
+            *out += (self.alpha + self.nonconvex * (2.0 - 6.0 * x * x) / (square * square * square)) * v;
+        }
+    }
+
+    fn bound_vector(&mut self, _: &[f64], v: &[f64], out: &mut [f64]) {
+        let (rows, weight) = (self.labels.len(), self.weight * self.smoothness());
+        Self::multiply(&self.matrix, v, &mut self.other);
+        if let Loss::Softmax { classes } = self.loss {
+            // (1/2)(I - 11'/k) dominates every softmax Hessian (Boehning 1992).
+            for i in 0..rows {
+                let mean = (0..classes).map(|c| self.other[c * rows + i]).sum::<f64>() / classes as f64;
+                (0..classes).for_each(|c| self.other[c * rows + i] -= mean);
+            }
+        }
+        self.other.iter_mut().for_each(|v| *v *= weight);
+        out.fill(0.0);
+        Self::multiply_back(&self.matrix, &self.other, out);
+        vector::add_scaled(self.alpha + 2.0 * self.nonconvex, v, out);
+    }
+
+    fn bound_trace(&self) -> Option<f64> {
+        let squares: f64 = self.matrix.row_norms().iter().map(|norm| norm * norm).sum();
+        let directions = match self.loss {
+            Loss::Softmax { classes } => classes as f64 - 1.0,
+            _ => 1.0,
+        };
+        let rows = self.weight * self.smoothness() * directions * squares;
+        Some(rows + self.dim() as f64 * (self.alpha + 2.0 * self.nonconvex))
+    }
+
+    fn strong_convexity(&self) -> f64 {
+        if self.nonconvex == 0.0 { self.alpha } else { 0.0 }
+    }
+
+    fn is_quadratic(&self) -> bool {
+        self.loss == Loss::Ridge && self.nonconvex == 0.0
+    }
+
+    fn is_convex(&self) -> bool {
+        self.nonconvex == 0.0
+    }
+
+    fn rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], out: &mut [f64]) {
+        out.fill(0.0);
+        if !rows.is_empty() {
+            let dim = self.matrix.dim();
+            // A batch stands for all rows of the machine.
+            let weight = self.weight * self.labels.len() as f64 / rows.len() as f64;
+            for &i in rows {
+                let y = self.labels[i];
+                match self.loss {
+                    Loss::Ridge => self.matrix.axpy(i, weight * (self.matrix.dot(i, x) - y), out),
+                    Loss::Logistic => {
+                        let margin = self.matrix.dot(i, x);
+                        self.matrix.axpy(i, -weight * y * sigmoid(-y * margin), out);
+                    }
+                    Loss::Softmax { classes } => {
+                        let mut p: Vec<f64> = x.chunks_exact(dim).map(|x| self.matrix.dot(i, x)).collect();
+                        softmax(&mut p, 1, classes, 0);
+                        p[y as usize] -= 1.0;
+                        for (p, out) in p.into_iter().zip(out.chunks_exact_mut(dim)) {
+                            self.matrix.axpy(i, weight * p, out);
+                        }
+                    }
+                }
+            }
+        }
+        self.add_regulariser_gradient(x, out);
+    }
+
+    fn l1(&self) -> f64 {
+        self.l1
+    }
+}
+
+fn sigmoid(t: f64) -> f64 {
+    if t >= 0.0 {
+        1.0 / (1.0 + (-t).exp())
+    } else {
+        let e = t.exp();
+        e / (1.0 + e)
+    }
+}
+
+/// ln(1 + exp(t)) without overflow.
+fn log1p_exp(t: f64) -> f64 {
+    if t > 0.0 { t + (-t).exp().ln_1p() } else { t.exp().ln_1p() }
+}
+
+/// Turns row i's margins (one a class, `rows` apart) into probabilities.
+fn softmax(margins: &mut [f64], rows: usize, classes: usize, i: usize) {
+    let top = (0..classes).map(|c| margins[c * rows + i]).fold(f64::NEG_INFINITY, f64::max);
+    let mut sum = 0.0;
+    for c in 0..classes {
+        let e = (margins[c * rows + i] - top).exp();
+        margins[c * rows + i] = e;
+        sum += e;
+    }
+    (0..classes).for_each(|c| margins[c * rows + i] /= sum);
+}

@@ -1,0 +1,63 @@
+//! One machine's share of the problem: values, gradients, curvature. Nothing here knows of other machines.
+
+pub mod linear;
+pub mod network;
+pub mod quadratic;
+
+pub use linear::{Linear, Loss};
+pub use network::TwoLayer;
+pub use quadratic::Quadratic;
+
+/// One machine's f_i, scaled so that f is the mean of all f_i.
+///
+/// The `&mut self` is for scratch space; no call changes what another returns.
+pub trait Objective: Send {
+    /// Number of coordinates.
+    fn dim(&self) -> usize;
+
+    /// f_i(x).
+    fn value(&mut self, x: &[f64]) -> f64;
+
+    /// Overwrites `out` with the gradient of f_i at x.
+    fn gradient(&mut self, x: &[f64], out: &mut [f64]);
+
+    /// Overwrites `out` with the Hessian of f_i at x times v.
+    fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]);
+
+    /// Overwrites `out` with A_i v for a matrix A_i whose mean dominates every Hessian that matters; the Hessian at `x` where none is known.
+    fn bound_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
+        self.hessian_vector(x, v, out);
+    }
+
+    /// The trace of that A_i, where it is known without communication.
+    fn bound_trace(&self) -> Option<f64> {
+        None
+    }
+
+    /// A lower bound on the eigenvalues of all Hessians that all machines know: alpha for a regularised convex model, else 0.
+    fn strong_convexity(&self) -> f64;
+
+    /// Whether the Hessian does not depend on x.
+    fn is_quadratic(&self) -> bool {
+        false
+    }
+
+    /// Whether f is convex.
+    fn is_convex(&self) -> bool {
+        true
+    }
+
+    /// How many rows of data this machine has.
+    fn rows(&self) -> usize;
+
+    /// Overwrites `out` with an unbiased estimate of the gradient from these rows alone.
+    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], out: &mut [f64]) {
+        let _ = rows;
+        self.gradient(x, out);
+    }
+
+    /// Weight lambda of an l1 term that belongs to the problem but not to the gradient: methods apply its proximal step.
+    fn l1(&self) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,64 @@
+//! Synthetic quadratics with a known spectrum: f_i(x) = (1/2) x' diag(lambda) x + b_i' x, where the b_i of all machines cancel.
+
+use super::Objective;
+
+/// One machine's share of a diagonal quadratic.
+pub struct Quadratic {
+    eigenvalues: Vec<f64>,
+    linear: Vec<f64>,
+}
+
+impl Quadratic {
+    /// From the eigenvalues, which all machines share, and this machine's linear term.
+    ///
+    /// # Panics
+    /// If the two differ in length.
+    pub fn new(eigenvalues: Vec<f64>, linear: Vec<f64>) -> Self {
+        assert_eq!(eigenvalues.len(), linear.len(), "a linear term has a coordinate an eigenvalue");
+        Self { eigenvalues, linear }
+    }
+
+    /// The eigenvalues i^-decay + alpha.
+    pub fn power_law(dim: usize, decay: f64, alpha: f64) -> Vec<f64> {
+        (1..=dim).map(|i| libm::pow(i as f64, -decay) + alpha).collect()
+    }
+}
+
+impl Objective for Quadratic {
+    fn dim(&self) -> usize {
+        self.eigenvalues.len()
+    }
+
+    fn value(&mut self, x: &[f64]) -> f64 {
+        let terms = self.eigenvalues.iter().zip(&self.linear).zip(x);
+        terms.map(|((l, b), x)| 0.5 * l * x * x + b * x).sum()
+    }
+
+    fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
+        for (((out, l), b), x) in out.iter_mut().zip(&self.eigenvalues).zip(&self.linear).zip(x) {
+            *out = l * x + b;
+        }
+    }
+
+    fn hessian_vector(&mut self, _: &[f64], v: &[f64], out: &mut [f64]) {
+        for ((out, l), v) in out.iter_mut().zip(&self.eigenvalues).zip(v) {
+            *out = l * v;
+        }
+    }
+
+    fn bound_trace(&self) -> Option<f64> {
+        Some(self.eigenvalues.iter().sum())
+    }
+
+    fn strong_convexity(&self) -> f64 {
+        self.eigenvalues.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn is_quadratic(&self) -> bool {
+        true
+    }
+
+    fn rows(&self) -> usize {
+        1
+    }
+}

@@ -1,0 +1,110 @@
+//! A method's state, named field by field, so that one walk serves the digest, the snapshot and the resume.
+
+/// Whether a field is the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The same bits on every machine after every round.
+    Common,
+    /// This machine's own.
+    Local,
+}
+
+/// Walks over the fields of a state.
+pub trait Visitor {
+    /// A vector.
+    fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>);
+
+    /// A number.
+    fn number(&mut self, scope: Scope, field: &'static str, value: &mut f64) {
+        let mut values = vec![*value];
+        self.vector(scope, field, &mut values);
+        if let [only] = values[..] {
+            *value = only;
+        }
+    }
+
+    /// A word. Its bits travel as those of a number.
+    fn word(&mut self, scope: Scope, field: &'static str, word: &mut u64) {
+        let mut number = f64::from_bits(*word);
+        self.number(scope, field, &mut number);
+        *word = number.to_bits();
+    }
+
+    /// Several vectors; their count may differ from what is held now.
+    fn vectors(&mut self, scope: Scope, field: &'static str, vectors: &mut Vec<Vec<f64>>) {
+        let mut count = vectors.len() as u64;
+        self.word(scope, field, &mut count);
+        vectors.resize(count as usize, Vec::new());
+        for vector in vectors {
+            self.vector(scope, field, vector);
+        }
+    }
+}
+
+/// Something with a state.
+pub trait Stateful {
+    /// Shows every field to the visitor, which may change it; always the same fields in the same order.
+    fn visit(&mut self, visitor: &mut dyn Visitor);
+}
+
+/// The digest of a state's common fields: sixteen hexadecimal digits a person can compare.
+pub fn digest(state: &mut (impl Stateful + ?Sized)) -> u64 {
+    struct Digest(blake3::Hasher);
+    impl Visitor for Digest {
+        fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>) {
+            if scope == Scope::Common {
+                self.0.update(field.as_bytes()).update(&(values.len() as u64).to_le_bytes());
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_bits().to_le_bytes()).collect();
+                self.0.update(&bytes);
+            }
+        }
+    }
+    let mut digest = Digest(blake3::Hasher::new());
+    state.visit(&mut digest);
+    let mut word = [0; 8];
+    word.copy_from_slice(&digest.0.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(word)
+}
+
+/// The fields of a state, for a snapshot.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Saved {
+    /// In the order of the visit.
+    pub fields: Vec<(String, Vec<f64>)>,
+}
+
+/// Copies all fields.
+pub fn save(state: &mut (impl Stateful + ?Sized)) -> Saved {
+    struct Save(Saved);
+    impl Visitor for Save {
+        fn vector(&mut self, _: Scope, field: &'static str, values: &mut Vec<f64>) {
+            self.0.fields.push((field.to_owned(), values.clone()));
+        }
+    }
+    let mut save = Save(Saved::default());
+    state.visit(&mut save);
+    save.0
+}
+
+/// Puts saved fields back, or names the first that does not fit.
+pub fn restore(state: &mut (impl Stateful + ?Sized), saved: Saved) -> Result<(), String> {
+    struct Restore(std::vec::IntoIter<(String, Vec<f64>)>, Option<String>);
+    impl Visitor for Restore {
+        fn vector(&mut self, _: Scope, field: &'static str, values: &mut Vec<f64>) {
+            match self.0.next() {
+                Some((name, saved)) if name == field => *values = saved,
+                other => {
+                    let found = other.map_or("nothing".to_owned(), |(name, _)| format!("`{name}`"));
+                    self.1.get_or_insert(format!("the snapshot has {found} where `{field}` belongs"));
+                }
+            }
+        }
+    }
+    let mut restore = Restore(saved.fields.into_iter(), None);
+    state.visit(&mut restore);
+    match (restore.1, restore.0.next()) {
+        (Some(error), _) => Err(error),
+        (None, Some((name, _))) => Err(format!("the snapshot has a field `{name}` too many")),
+        (None, None) => Ok(()),
+    }
+}
