@@ -6,6 +6,8 @@
 //! - `matrix`: the rows, dense or sparse; `kernel`: their products, the inner loops of all training.
 //! - `dataset`: rows with labels, and the relabellings that make a problem of them.
 //! - `digits`: the bundled set.
+//! - [`shard`]: which machine holds which rows.
+//! - `write`: a data set -> LIBSVM or CSV text.
 //!
 //! ```
 //! let set = corewire_data::digits().unit_norm().parity()?;
@@ -23,7 +25,9 @@ mod libsvm;
 mod matrix;
 mod number;
 mod read;
+pub mod shard;
 mod text;
+mod write;
 
 pub use csv::parse_csv;
 pub use dataset::DataSet;
@@ -33,3 +37,11 @@ pub use idx::parse_idx;
 pub use libsvm::parse_libsvm;
 pub use matrix::{Matrix, Row, Rows};
 pub use read::{Format, LabelColumn, ReadOptions, load};
+pub use write::{write_csv, write_libsvm};
+
+/// Property tests draw the same cases on every run.
+#[cfg(test)]
+fn fixed_cases() -> proptest::test_runner::Config {
+    use proptest::test_runner::{Config, RngSeed};
+    Config { rng_seed: RngSeed::Fixed(20), failure_persistence: None, ..Config::default() }
+}

@@ -348,3 +348,110 @@ impl Matrix {
         assert_eq!(rows, range.len(), "a vector over the rows has one coordinate a row");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The slow obvious products over entries: what "correct" means.
+    mod reference {
+        use super::*;
+
+        pub(super) fn multiply(matrix: &Matrix, x: &[f64]) -> Vec<f64> {
+            matrix.iter().map(|row| row.entries().map(|(j, v)| v * x[j]).sum()).collect()
+        }
+
+        pub(super) fn multiply_transposed(matrix: &Matrix, weights: &[f64]) -> Vec<f64> {
+            let mut out = vec![0.0; matrix.dim()];
+            for (row, weight) in matrix.iter().zip(weights) {
+                row.entries().for_each(|(j, v)| out[j] += weight * v);
+            }
+            out
+        }
+
+        pub(super) fn gram(matrix: &Matrix, weights: &[f64]) -> Vec<f64> {
+            let d = matrix.dim();
+            let mut out = vec![0.0; d * d];
+            for (row, weight) in matrix.iter().zip(weights) {
+                for (i, a) in row.entries() {
+                    row.entries().for_each(|(j, b)| out[i * d + j] += weight * a * b);
+                }
+            }
+            out
+        }
+    }
+
+    /// Small whole numbers: every sum of products is exact, so every order of summation gives the same bits.
+    fn whole(length: usize) -> impl Strategy<Value = Vec<f64>> {
+        prop::collection::vec((-9i8..10).prop_map(f64::from), length)
+    }
+
+    fn problem() -> impl Strategy<Value = (Matrix, Vec<f64>, Vec<f64>)> {
+        (1usize..40, 1usize..40, any::<bool>()).prop_flat_map(|(rows, dim, sparse)| {
+            let values = (whole(rows * dim), prop::collection::vec(0u8..4, rows * dim));
+            (values, whole(dim), whole(rows)).prop_map(move |((mut values, keep), x, weights)| {
+                if sparse {
+                    values.iter_mut().zip(keep).for_each(|(v, k)| *v *= f64::from(u8::from(k == 0)));
+                }
+                (Matrix::dense(values, dim).compact(), x, weights)
+            })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(crate::fixed_cases())]
+
+        #[test]
+        fn products_are_those_of_the_reference((matrix, x, weights) in problem()) {
+            let (rows, dim) = (matrix.rows(), matrix.dim());
+            let mut products = vec![f64::NAN; rows];
+            matrix.multiply(0..rows, &x, &mut products);
+            prop_assert_eq!(&products, &reference::multiply(&matrix, &x));
+            let mut sum = vec![0.0; dim];
+            matrix.multiply_transposed_add(0..rows, &weights, &mut sum);
+            prop_assert_eq!(&sum, &reference::multiply_transposed(&matrix, &weights));
+            let mut gram = vec![f64::NAN; dim * dim];
+            matrix.gram(&weights, &mut gram);
+            prop_assert_eq!(gram, reference::gram(&matrix, &weights));
+        }
+
+        #[test]
+        fn a_range_gives_the_bits_of_its_rows_one_by_one((matrix, x, weights) in problem(), cut in 0.0f64..1.0) {
+            // Thirds are not exact, so that a different order of summation would show.
+            let matrix = matrix.unit_norm();
+            let x: Vec<f64> = x.iter().map(|x| x / 3.0).collect();
+            let weights: Vec<f64> = weights.iter().map(|w| w / 3.0).collect();
+            let range = (matrix.rows() as f64 * cut) as usize..matrix.rows();
+            let mut products = vec![0.0; range.len()];
+            matrix.multiply(range.clone(), &x, &mut products);
+            let one_by_one: Vec<f64> = range.clone().map(|i| matrix.dot(i, &x)).collect();
+            prop_assert_eq!(products, one_by_one);
+            let (mut sum, mut one_by_one) = (x.clone(), x);
+            matrix.multiply_transposed_add(range.clone(), &weights[range.clone()], &mut sum);
+            range.for_each(|i| matrix.axpy(i, weights[i], &mut one_by_one));
+            prop_assert_eq!(sum, one_by_one);
+        }
+
+        #[test]
+        fn both_forms_hold_the_same_matrix((matrix, _, _) in problem(), seed: usize) {
+            let dense = matrix.to_dense();
+            prop_assert_eq!(&dense.clone().compact(), &matrix);
+            let rows: Vec<usize> = (0..5).map(|i| (seed % 1000 + 7 * i) % matrix.rows()).collect();
+            prop_assert_eq!(matrix.select(&rows).to_dense(), dense.select(&rows));
+            prop_assert_eq!(matrix.with_bias().to_dense(), dense.with_bias());
+            prop_assert_eq!(matrix.clone().unit_norm().to_dense(), dense.unit_norm());
+        }
+    }
+
+    #[test]
+    fn rows_of_unit_norm_have_unit_norm_and_zero_rows_stay_zero() {
+        let extreme = vec![3e200, 4e200, 0.0, 0.0, 3e-200, -4e-200, 1.0, 0.0];
+        let norms = Matrix::dense(extreme, 2).unit_norm().row_norms();
+        // A norm and a division each round once or twice.
+        for (norm, expected) in norms.iter().zip([1.0, 0.0, 1.0, 1.0]) {
+            assert!((norm - expected).abs() < 4.0 * f64::EPSILON, "{norms:?}");
+        }
+    }
+}
