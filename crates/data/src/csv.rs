@@ -42,7 +42,7 @@ pub fn parse_csv(path: &Path, text: &[u8], options: &ReadOptions) -> Result<Data
         let what = format!("{dim} columns besides the label, but {asked} were asked for");
         return Err(DataError::line(path, first_line, what));
     }
-    if dim > options.max_dim {
+    if dim as u64 > options.column_limit() {
         let what = format!("{dim} columns are beyond the limit of {}; raise `max_dim` if it is right", options.max_dim);
         return Err(DataError::line(path, first_line, what));
     }

@@ -9,6 +9,16 @@ pub(crate) fn is_idx(bytes: &[u8]) -> bool {
     matches!(bytes, [0, 0, 0x08 | 0x09 | 0x0b..=0x0e, 1..=4, ..])
 }
 
+/// An error if an IDX file holds labels where samples were asked for.
+pub(crate) fn check_holds_samples(path: &Path, bytes: &[u8]) -> Result<(), DataError> {
+    if bytes.get(3) == Some(&1) {
+        let what =
+            "one size only: this is a file of labels; name the file of images and the labels are found beside it";
+        return Err(DataError::byte(path, 3, what));
+    }
+    Ok(())
+}
+
 /// Reads an IDX file of samples and the IDX file of their labels; a sample's values become one row.
 pub fn parse_idx(
     path: &Path,
@@ -17,14 +27,10 @@ pub fn parse_idx(
     labels: &[u8],
     options: &ReadOptions,
 ) -> Result<DataSet, DataError> {
+    check_holds_samples(path, samples)?;
     let samples = Idx::open(path, samples)?;
     let labels = Idx::open(labels_path, labels)?;
     let [rows, sizes @ ..] = &samples.sizes[..] else { unreachable!("an IDX file has at least one size") };
-    if sizes.is_empty() {
-        let what =
-            "one size only: this is a file of labels; name the file of images and the labels are found beside it";
-        return Err(DataError::byte(path, 3, what));
-    }
     if labels.sizes.len() != 1 {
         return Err(DataError::byte(labels_path, 3, format!("{} sizes, but labels have one", labels.sizes.len())));
     }
@@ -40,7 +46,7 @@ pub fn parse_idx(
     if let Some(asked) = options.dim.filter(|&asked| asked != dim) {
         return Err(DataError::byte(path, 8, format!("{dim} values a row, but {asked} were asked for")));
     }
-    if dim > options.max_dim {
+    if dim as u64 > options.column_limit() {
         let what = format!("{dim} values a row are beyond the limit of {}; raise `max_dim`", options.max_dim);
         return Err(DataError::byte(path, 8, what));
     }
@@ -113,9 +119,9 @@ impl<'a> Idx<'a> {
         let values = &bytes[header_bytes..];
         if expected != Some(values.len()) {
             let sizes = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-            let expected = expected.map_or("more than memory holds".into(), |bytes| bytes.to_string());
+            let expected = expected.map_or("more than memory holds".into(), |bytes| format!("{bytes} bytes"));
             let what = format!(
-                "the header promises {sizes} values ({expected} bytes), but {} bytes follow; the file is damaged",
+                "the header promises {sizes} values ({expected}), but {} bytes follow; the file is damaged",
                 values.len()
             );
             return wrong(4, what);

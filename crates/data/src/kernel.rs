@@ -3,7 +3,7 @@
 //! Written so that the compiler vectorises them, and compiled once for each instruction set that `pulp` knows; there is
 //! no fused multiply-add and the number of partial sums is fixed, so the instruction set does not change a bit.
 
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
 
 /// Partial sums of a dense product: entry j goes to sum j mod LANES.
 const LANES: usize = 8;
@@ -14,52 +14,104 @@ fn total(s: [f64; LANES]) -> f64 {
     ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 }
 
+type Lanes = [f64; LANES];
+
+/// `sums + row * x`, lane by lane: as a value rather than in place, which the compiler keeps in registers.
+#[inline(always)]
+fn add_product(sums: Lanes, row: &Lanes, x: &Lanes) -> Lanes {
+    std::array::from_fn(|lane| sums[lane] + row[lane] * x[lane])
+}
+
+#[inline(always)]
+fn add_tail(mut sums: Lanes, row: &[f64], x: &[f64]) -> f64 {
+    for ((sum, row), x) in sums.iter_mut().zip(row).zip(x) {
+        *sum += row * x;
+    }
+    total(sums)
+}
+
 #[inline(always)]
 fn dot(row: &[f64], x: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     let (row, row_tail) = row.as_chunks::<LANES>();
     let (x, x_tail) = x.as_chunks::<LANES>();
     for (row, x) in row.iter().zip(x) {
-        for lane in 0..LANES {
-            sums[lane] += row[lane] * x[lane];
-        }
+        sums = add_product(sums, row, x);
     }
-    for ((sum, row), x) in sums.iter_mut().zip(row_tail).zip(x_tail) {
-        *sum += row * x;
-    }
-    total(sums)
+    add_tail(sums, row_tail, x_tail)
 }
 
 /// The products of four rows, each with the bits of [`dot`]; `x` is loaded once for the four.
 #[inline(always)]
 fn dot4(rows: [&[f64]; 4], x: &[f64]) -> [f64; 4] {
-    let mut sums = [[0.0; LANES]; 4];
+    let [mut p, mut q, mut r, mut s] = [[0.0; LANES]; 4];
     let [(a, a_tail), (b, b_tail), (c, c_tail), (d, d_tail)] = rows.map(|row| row.as_chunks::<LANES>());
     let (x, x_tail) = x.as_chunks::<LANES>();
     for ((((a, b), c), d), x) in a.iter().zip(b).zip(c).zip(d).zip(x) {
-        for lane in 0..LANES {
-            sums[0][lane] += a[lane] * x[lane];
-            sums[1][lane] += b[lane] * x[lane];
-            sums[2][lane] += c[lane] * x[lane];
-            sums[3][lane] += d[lane] * x[lane];
-        }
+        p = add_product(p, a, x);
+        q = add_product(q, b, x);
+        r = add_product(r, c, x);
+        s = add_product(s, d, x);
     }
-    for (sums, tail) in sums.iter_mut().zip([a_tail, b_tail, c_tail, d_tail]) {
-        for ((sum, value), x) in sums.iter_mut().zip(tail).zip(x_tail) {
-            *sum += value * x;
-        }
+    [add_tail(p, a_tail, x_tail), add_tail(q, b_tail, x_tail), add_tail(r, c_tail, x_tail), add_tail(s, d_tail, x_tail)]
+}
+
+/// A product of dense rows with a vector, compiled for the best instruction set of this CPU when dispatched.
+///
+/// A struct and not a closure: a closure is called through a function that the compiler does not inline, and what is
+/// not inlined is compiled for the oldest CPU.
+struct DenseProduct<'a, F> {
+    product: F,
+    values: &'a [f64],
+    vector: &'a [f64],
+    out: &'a mut [f64],
+}
+
+impl<F: Product> NullaryFnOnce for DenseProduct<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.product.run(self.values, self.vector, self.out);
     }
-    sums.map(total)
+}
+
+trait Product {
+    fn run(self, values: &[f64], vector: &[f64], out: &mut [f64]);
+}
+
+fn vectorised(product: impl Product, values: &[f64], vector: &[f64], out: &mut [f64]) {
+    Arch::new().dispatch(DenseProduct { product, values, vector, out });
 }
 
 pub(crate) fn dense_dot(row: &[f64], x: &[f64]) -> f64 {
-    Arch::new().dispatch(|| dot(row, x))
+    let mut out = [0.0];
+    dense_multiply(row, x, &mut out);
+    out[0]
 }
 
-/// `values` holds `out.len()` rows of `x.len()` values.
+/// Overwrites `out` with the products of its `out.len()` rows of `x.len()` values with `x`.
 pub(crate) fn dense_multiply(values: &[f64], x: &[f64], out: &mut [f64]) {
-    let dim = x.len();
-    Arch::new().dispatch(|| {
+    vectorised(Multiply, values, x, out);
+}
+
+/// Adds the weighted rows to `out`: the bits are those of one row after another.
+pub(crate) fn dense_multiply_transposed_add(values: &[f64], weights: &[f64], out: &mut [f64]) {
+    vectorised(MultiplyTransposed, values, weights, out);
+}
+
+/// Adds X' diag(w) X to `out`, which holds zeros.
+pub(crate) fn dense_gram(values: &[f64], dim: usize, weights: &[f64], out: &mut [f64]) {
+    vectorised(Gram { dim }, values, weights, out);
+    mirror(dim, out);
+}
+
+struct Multiply;
+
+impl Product for Multiply {
+    #[inline(always)]
+    fn run(self, values: &[f64], x: &[f64], out: &mut [f64]) {
+        let dim = x.len();
         let blocks = values.chunks_exact(4 * dim);
         let (out_blocks, out_tail) = out.as_chunks_mut::<4>();
         for (row, out) in blocks.remainder().chunks_exact(dim).zip(out_tail) {
@@ -68,13 +120,16 @@ pub(crate) fn dense_multiply(values: &[f64], x: &[f64], out: &mut [f64]) {
         for (block, out) in blocks.zip(out_blocks) {
             *out = dot4(four(block, dim), x);
         }
-    });
+    }
 }
 
-/// Adds the rows to `out` in order, four rows in one pass over `out`: the bits are those of one row after another.
-pub(crate) fn dense_multiply_transposed_add(values: &[f64], weights: &[f64], out: &mut [f64]) {
-    let dim = out.len();
-    Arch::new().dispatch(|| {
+/// Four rows in one pass over `out`.
+struct MultiplyTransposed;
+
+impl Product for MultiplyTransposed {
+    #[inline(always)]
+    fn run(self, values: &[f64], weights: &[f64], out: &mut [f64]) {
+        let dim = out.len();
         let blocks = values.chunks_exact(4 * dim);
         let (weight_blocks, weight_tail) = weights.as_chunks::<4>();
         let tail = blocks.remainder();
@@ -89,7 +144,7 @@ pub(crate) fn dense_multiply_transposed_add(values: &[f64], weights: &[f64], out
                 *out += weight * value;
             }
         }
-    });
+    }
 }
 
 #[inline(always)]
@@ -100,10 +155,29 @@ fn four(block: &[f64], dim: usize) -> [&[f64]; 4] {
     [a, b, c, &d[..dim]]
 }
 
-/// Adds X' diag(w) X to `out`, which holds zeros.
-pub(crate) fn dense_gram(values: &[f64], dim: usize, weights: &[f64], out: &mut [f64]) {
-    Arch::new().dispatch(|| {
-        for (row, &weight) in values.chunks_exact(dim).zip(weights) {
+/// X' diag(w) X added to the upper triangle of `out`, four rows in one pass over it.
+struct Gram {
+    dim: usize,
+}
+
+impl Product for Gram {
+    #[inline(always)]
+    fn run(self, values: &[f64], weights: &[f64], out: &mut [f64]) {
+        let dim = self.dim;
+        let blocks = values.chunks_exact(4 * dim);
+        let (weight_blocks, weight_tail) = weights.as_chunks::<4>();
+        let tail = blocks.remainder();
+        for (block, w) in blocks.zip(weight_blocks) {
+            let [a, b, c, d] = four(block, dim);
+            for (i, out) in out.chunks_exact_mut(dim).enumerate() {
+                let [p, q, r, s] = [w[0] * a[i], w[1] * b[i], w[2] * c[i], w[3] * d[i]];
+                let columns = a[i..].iter().zip(&b[i..]).zip(&c[i..]).zip(&d[i..]);
+                for (out, (((a, b), c), d)) in out[i..].iter_mut().zip(columns) {
+                    *out = (((*out + p * a) + q * b) + r * c) + s * d;
+                }
+            }
+        }
+        for (row, &weight) in tail.chunks_exact(dim).zip(weight_tail) {
             for (i, out) in out.chunks_exact_mut(dim).enumerate() {
                 let scale = weight * row[i];
                 for (out, value) in out[i..].iter_mut().zip(&row[i..]) {
@@ -111,8 +185,7 @@ pub(crate) fn dense_gram(values: &[f64], dim: usize, weights: &[f64], out: &mut 
                 }
             }
         }
-    });
-    mirror(dim, out);
+    }
 }
 
 /// Copies the upper triangle to the lower.

@@ -12,7 +12,7 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
     let (mut labels, mut offsets) = (Vec::new(), vec![0]);
     let (mut indices, mut values) = (Vec::new(), Vec::new());
     let first_index: u64 = if options.zero_based { 0 } else { 1 };
-    let limit = options.dim.unwrap_or(options.max_dim) as u64;
+    let limit = options.column_limit();
     let mut dim = 0;
     for (line, content) in text::lines(text) {
         if options.rows.is_some_and(|rows| labels.len() >= rows) {
@@ -61,7 +61,7 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
             next = index + 1;
             dim = dim.max(column + 1);
             if value != 0.0 {
-                // The limit is at most 2^32 - 1, see `ReadOptions::max_dim`.
+                // Columns are below the limit, which fits in 32 bits.
                 indices.push(column as u32);
                 values.push(value);
             }
@@ -69,6 +69,12 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
         offsets.push(indices.len());
     }
     let dim = options.dim.unwrap_or(dim as usize);
+    if dim as u64 > limit {
+        return Err(DataError::file(
+            path,
+            format!("{dim} columns were asked for, but {limit} is the most there can be"),
+        ));
+    }
     if labels.is_empty() {
         return Err(DataError::file(path, "there is no row in it"));
     }

@@ -45,6 +45,13 @@ impl Default for ReadOptions {
     }
 }
 
+impl ReadOptions {
+    /// The number of columns that no index may reach: columns are counted in 32 bits, one of them kept for a bias.
+    pub(crate) fn column_limit(&self) -> u64 {
+        self.dim.unwrap_or(self.max_dim).min(u32::MAX as usize - 1) as u64
+    }
+}
+
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -72,16 +79,12 @@ const XZ_MEMORY_KIB: u32 = 512 << 10;
 
 /// Reads a data set from a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
 pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
-    let options = &ReadOptions {
-        max_dim: options.max_dim.min(u32::MAX as usize - 1),
-        dim: options.dim.map(|dim| dim.min(u32::MAX as usize - 1)),
-        ..options.clone()
-    };
     let bytes = read_file(path, options.max_bytes)?;
     match options.format.map_or_else(|| sniff(path, &bytes), Ok)? {
         Format::Libsvm => libsvm::parse_libsvm(path, &bytes, options),
         Format::Csv => csv::parse_csv(path, &bytes, options),
         Format::Idx => {
+            idx::check_holds_samples(path, &bytes)?;
             let labels_path = find_labels(path, options)?;
             let labels = read_file(&labels_path, options.max_bytes)?;
             idx::parse_idx(path, &bytes, &labels_path, &labels, options)
