@@ -211,6 +211,56 @@ impl Objective for Linear {
         }
     }
 
+    fn image(&mut self, v: &[f64]) -> Vec<f64> {
+        let mut image = vec![0.0; self.margins.len()];
+        Self::multiply(&self.matrix, v, &mut image);
+        image
+    }
+
+    fn gram(&mut self, x: &[f64], directions: &[&[f64]], images: &[&[f64]]) -> Vec<f64> {
+        let (rows, weight) = (self.labels.len(), self.weight);
+        if self.loss != Loss::Ridge {
+            Self::multiply(&self.matrix, x, &mut self.margins);
+        }
+        let mut gram = Vec::with_capacity(directions.len() * (directions.len() + 1) / 2);
+        if let Loss::Softmax { classes } = self.loss {
+            (0..rows).for_each(|i| softmax(&mut self.margins, rows, classes, i));
+        }
+        for a in 0..directions.len() {
+            // The image of a, times the Hessian of the losses in the margins.
+            for i in 0..rows {
+                match self.loss {
+                    Loss::Ridge => self.other[i] = weight * images[a][i],
+                    Loss::Logistic => {
+                        let p = sigmoid(self.margins[i]);
+                        self.other[i] = weight * p * (1.0 - p) * images[a][i];
+                    }
+                    Loss::Softmax { classes } => {
+                        let at = |c: usize| c * rows + i;
+                        let mean: f64 = (0..classes).map(|c| self.margins[at(c)] * images[a][at(c)]).sum();
+                        for c in 0..classes {
+                            self.other[at(c)] = weight * self.margins[at(c)] * (images[a][at(c)] - mean);
+                        }
+                    }
+                }
+            }
+            for b in 0..=a {
+                let mut product = vector::dot(&self.other, images[b]) + self.alpha * vector::dot(directions[a], directions[b]);
+                if self.nonconvex != 0.0 {
+                    product += self.nonconvex
+                        * (0..x.len())
+                            .map(|j| {
+                                let square = 1.0 + x[j] * x[j];
+                                (2.0 - 6.0 * x[j] * x[j]) / (square * square * square) * directions[a][j] * directions[b][j]
+                            })
+                            .sum::<f64>();
+                }
+                gram.push(product);
+            }
+        }
+        gram
+    }
+
     fn bound_vector(&mut self, _: &[f64], v: &[f64], out: &mut [f64]) {
         let (rows, weight) = (self.labels.len(), self.weight * self.smoothness());
         Self::multiply(&self.matrix, v, &mut self.other);

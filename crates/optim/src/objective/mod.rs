@@ -24,6 +24,24 @@ pub trait Objective: Send {
     /// Overwrites `out` with the Hessian of f_i at x times v.
     fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]);
 
+    /// What this machine keeps of a direction so that [`Objective::gram`] is cheap later: B v for a linear model.
+    fn image(&mut self, v: &[f64]) -> Vec<f64> {
+        let _ = v;
+        Vec::new()
+    }
+
+    /// The inner products v_a' H v_b for b <= a, row by row, with the Hessian of f_i at x, given the images of the directions.
+    fn gram(&mut self, x: &[f64], directions: &[&[f64]], images: &[&[f64]]) -> Vec<f64> {
+        let _ = images;
+        let mut product = vec![0.0; self.dim()];
+        let mut gram = Vec::with_capacity(directions.len() * (directions.len() + 1) / 2);
+        for a in 0..directions.len() {
+            self.hessian_vector(x, directions[a], &mut product);
+            gram.extend(directions[..=a].iter().map(|b| crate::vector::dot(b, &product)));
+        }
+        gram
+    }
+
     /// Overwrites `out` with A_i v for a matrix A_i whose mean dominates every Hessian that matters; the Hessian at `x` where none is known.
     fn bound_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
         self.hessian_vector(x, v, out);

@@ -1,0 +1,120 @@
+//! Momentum: y = x + (1 - b)(x - x_prev), x+ = y - h g~(y). With a sketched estimate it is CORE-AGD (Algorithm 4, with usable constants).
+
+use super::gradient::Algorithm;
+use super::{Machine, Outcome, Settings};
+use crate::error::RunError;
+use crate::estimator::Estimate;
+use crate::state::{Scope, Stateful, Visitor};
+use crate::tuning::{Curvature, Pair, Spectrum, accelerate};
+
+/// The noise gain that tuned pairs keep to: at 1 the second moments would just not shrink.
+const GAIN: f64 = 0.5;
+
+/// Watches the free estimate of ||g||^2 and tells when the smoothness was underestimated.
+///
+/// Where the probe guessed L too small the iterates grow; the estimate of ||g||^2 then leaves its minimum far behind.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    curvature: Curvature,
+    budget: f64,
+    running: f64,
+    least: f64,
+}
+
+impl Guard {
+    /// Guards a method tuned for this curvature and effective budget.
+    pub fn new(curvature: Curvature, budget: f64) -> Self {
+        Self { curvature, budget, running: 0.0, least: f64::INFINITY }
+    }
+
+    /// The pair for what is believed now.
+    pub fn tune(&self) -> Pair {
+        let spectrum = Spectrum::fitted(&self.curvature);
+        accelerate(&spectrum, self.curvature.smoothness, self.curvature.strong_convexity, self.budget, GAIN)
+    }
+
+    /// Takes in the newest estimate of ||g||^2; after an alarm, a new pair.
+    fn watch(&mut self, energy: f64) -> Option<Pair> {
+        self.running = if self.least.is_infinite() { energy } else { 0.8 * self.running + 0.2 * energy };
+        self.least = self.least.min(self.running);
+        if self.running <= 9.0 * self.least {
+            return None;
+        }
+        self.curvature.smoothness = (1.4 * self.curvature.smoothness).min(self.curvature.trace);
+        self.least = f64::INFINITY;
+        Some(self.tune())
+    }
+}
+
+/// Nesterov's method with a fixed pair, and a guard where the pair rests on a guess.
+pub struct Accelerated {
+    x: Vec<f64>,
+    previous: Vec<f64>,
+    query: Vec<f64>,
+    pair: Pair,
+    guard: Option<Guard>,
+}
+
+impl Accelerated {
+    /// From a start, with a fixed pair.
+    pub fn new(start: Vec<f64>, step: f64, damping: f64) -> Self {
+        let pair = Pair { step, damping, rate: 1.0 };
+        Self { previous: start.clone(), query: start.clone(), x: start, pair, guard: None }
+    }
+
+    /// From a start, tuned and watched by a guard.
+    pub fn guarded(start: Vec<f64>, guard: Guard) -> Self {
+        let Pair { step, damping, .. } = guard.tune();
+        Self { guard: Some(guard), ..Self::new(start, step, damping) }
+    }
+}
+
+impl Stateful for Accelerated {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.vector(Scope::Common, "x", &mut self.x);
+        visitor.vector(Scope::Common, "previous", &mut self.previous);
+        visitor.vector(Scope::Common, "query", &mut self.query);
+        visitor.number(Scope::Common, "step", &mut self.pair.step);
+        visitor.number(Scope::Common, "damping", &mut self.pair.damping);
+        if let Some(guard) = &mut self.guard {
+            visitor.number(Scope::Common, "guard_smoothness", &mut guard.curvature.smoothness);
+            visitor.number(Scope::Common, "guard_running", &mut guard.running);
+            visitor.number(Scope::Common, "guard_least", &mut guard.least);
+        }
+    }
+}
+
+impl Algorithm for Accelerated {
+    fn iterate(&self) -> &[f64] {
+        &self.x
+    }
+
+    fn query(&self) -> &[f64] {
+        &self.query
+    }
+
+    fn advance(
+        &mut self,
+        gradient: &[f64],
+        estimate: &Estimate,
+        _: Option<f64>,
+        _: &mut Machine<'_>,
+    ) -> Result<Outcome, RunError> {
+        let Pair { step, damping, .. } = self.pair;
+        let alarm = self.guard.as_mut().and_then(|guard| guard.watch(estimate.energy));
+        let momentum = if alarm.is_some() { 0.0 } else { 1.0 - damping };
+        for i in 0..self.x.len() {
+            self.previous[i] = self.x[i];
+            self.x[i] = self.query[i] - step * gradient[i];
+            self.query[i] = self.x[i] + momentum * (self.x[i] - self.previous[i]);
+        }
+        if let Some(pair) = alarm {
+            self.pair = pair;
+        }
+        Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(step), rejected: alarm.is_some() })
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { step: Some(self.pair.step), damping: Some(self.pair.damping), ..Settings::default() }
+    }
+}
