@@ -1,1 +1,4 @@
 //! Placeholder docs are replaced by the crate's own.
+
+pub mod graph;
+pub mod privacy;
