@@ -40,7 +40,7 @@ pub enum GraphError {
         needed: f64,
     },
     /// A hypercube too large to list.
-    #[error("a hypercube of dimension {0} cannot be built; the dimension must be from 1 to 16")]
+    #[error("a hypercube of dimension {0} cannot be built; the dimension must be from 1 to 12")]
     Dimension(u32),
     /// An edge that ends outside the graph or at its own start.
     #[error("the edge {from} - {to} does not join two different machines below {machines}")]
@@ -63,7 +63,7 @@ pub enum GraphError {
 }
 
 /// The largest number of machines in a graph.
-pub const MOST_MACHINES: usize = 65_536;
+pub const MOST_MACHINES: usize = 4096;
 
 /// How a picture arranges the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Graph {
 
     /// 2^dimension machines, each talking to those whose number differs from its own in one bit.
     pub fn hypercube(dimension: u32) -> Result<Self, GraphError> {
-        if !(1..=16).contains(&dimension) {
+        if !(1..=12).contains(&dimension) {
             return Err(GraphError::Dimension(dimension));
         }
         let machines = 1 << dimension;
@@ -507,6 +507,16 @@ impl SpanningTree {
         self.depths.iter().copied().max().unwrap_or(0)
     }
 
+    /// How many machines the tree joins.
+    pub fn machines(&self) -> usize {
+        self.order.len()
+    }
+
+    /// How many blocks pass in a sum that is gathered at the root and sent down: each machine's once a hop up, the sum once an edge.
+    pub fn gathered_blocks(&self) -> usize {
+        self.depths.iter().sum::<usize>() + self.machines() - 1
+    }
+
     /// How many messages a sum that everybody learns takes: 2(n-1).
     pub fn messages(&self) -> usize {
         2 * (self.order.len() - 1)
@@ -562,4 +572,198 @@ fn pair_half_edges(machines: usize, degree: usize, words: &mut corewire_sketch::
         half_edges = left;
     }
     Some(edges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corewire_sketch::Seed;
+    use std::f64::consts::PI;
+
+    fn randomness(seed: u64) -> CommonRandomness {
+        CommonRandomness::new(&Seed::reproducible(seed))
+    }
+
+    fn line(text: &str) -> (usize, String) {
+        match Graph::parse_edges(text).unwrap_err() {
+            GraphError::Line { line, what } => (line, what),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn the_spectra_of_known_graphs_are_the_known_ones() {
+        let path = |n: usize, k: usize| 2.0 - 2.0 * (PI * k as f64 / n as f64).cos();
+        let ring = |n: usize, k: usize| 2.0 - 2.0 * (2.0 * PI * k as f64 / n as f64).cos();
+        let mut known = vec![(Graph::grid(3, 7), path(7, 1), path(3, 2) + path(7, 6))];
+        known.push((Graph::torus(4, 9), ring(9, 1), ring(4, 2) + ring(9, 4)));
+        for n in [2, 3, 4, 9, 16, 31] {
+            known.push((Graph::path(n), path(n, 1), path(n, n - 1)));
+            known.push((Graph::complete(n), n as f64, n as f64));
+            if n > 2 {
+                known.push((Graph::ring(n), ring(n, 1), ring(n, n / 2)));
+                known.push((Graph::star(n), 1.0, n as f64));
+            }
+        }
+        for dimension in 1..7 {
+            known.push((Graph::hypercube(dimension), 2.0, 2.0 * f64::from(dimension)));
+        }
+        for (graph, second, largest) in known {
+            let graph = graph.unwrap();
+            let spectrum = graph.spectrum();
+            // The eigenvalue solver is backward stable: some 1e-15 of the norm, which is at most 64 here.
+            assert!((spectrum.second() - second).abs() < 1e-12, "{}: {spectrum:?}", graph.machines());
+            assert!((spectrum.largest() - largest).abs() < 1e-12, "{}: {spectrum:?}", graph.machines());
+            assert!((spectrum.gamma() - second / largest).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn diameters_and_edges_of_known_graphs_are_the_known_ones() {
+        let known = [
+            (Graph::ring(9), 4, 9),
+            (Graph::ring(2), 1, 1),
+            (Graph::path(9), 8, 8),
+            (Graph::grid(3, 5), 6, 22),
+            (Graph::grid(1, 5), 4, 4),
+            (Graph::torus(4, 6), 5, 48),
+            (Graph::torus(2, 3), 2, 9),
+            (Graph::torus(1, 5), 2, 5),
+            (Graph::star(7), 2, 6),
+            (Graph::complete(7), 1, 21),
+            (Graph::hypercube(5), 5, 80),
+        ];
+        for (graph, diameter, edges) in known {
+            let graph = graph.unwrap();
+            assert_eq!((graph.diameter(), graph.edge_count(), graph.edges().count()), (diameter, edges, edges));
+        }
+    }
+
+    #[test]
+    fn random_graphs_depend_on_the_seed_alone() {
+        for (machines, degree) in [(2, 1), (4, 3), (10, 3), (50, 4), (51, 6), (20, 19), (20, 17)] {
+            let graph = Graph::random_regular(machines, degree, &randomness(1)).unwrap();
+            assert!((0..machines).all(|i| graph.degree(i) == degree), "{machines} {degree}");
+            assert_eq!(graph, Graph::random_regular(machines, degree, &randomness(1)).unwrap());
+        }
+        let regular = |seed| Graph::random_regular(40, 3, &randomness(seed)).unwrap();
+        assert_ne!(regular(1), regular(2));
+        let sparse = |seed| Graph::erdos_renyi(40, 0.12, &randomness(seed)).unwrap();
+        assert_eq!(sparse(3), sparse(3));
+        assert_ne!(sparse(3), sparse(4));
+        // 780 pairs at 0.12: 94 edges, standard deviation 9; the seed is fixed.
+        assert!((sparse(3).edge_count() as f64 - 93.6).abs() < 4.0 * 9.1);
+    }
+
+    #[test]
+    fn graphs_that_cannot_be_are_refused_in_words() {
+        assert_eq!(Graph::ring(1).unwrap_err(), GraphError::Size(1));
+        assert_eq!(Graph::grid(0, 5).unwrap_err(), GraphError::Size(0));
+        assert_eq!(Graph::torus(usize::MAX, 2).unwrap_err(), GraphError::Size(usize::MAX));
+        assert_eq!(Graph::hypercube(0).unwrap_err(), GraphError::Dimension(0));
+        assert_eq!(Graph::from_edges(4, &[(0, 1), (2, 3)]).unwrap_err(), GraphError::Disconnected(2));
+        assert!(matches!(Graph::from_edges(3, &[(0, 3)]).unwrap_err(), GraphError::Edge { .. }));
+        for (machines, degree) in [(5, 3), (5, 5), (6, 1), (6, 0)] {
+            let error = Graph::random_regular(machines, degree, &randomness(1)).unwrap_err();
+            assert_eq!(error, GraphError::Degree { machines, degree });
+        }
+        assert!(matches!(Graph::erdos_renyi(9, 0.0, &randomness(1)).unwrap_err(), GraphError::Probability(_)));
+        assert!(matches!(Graph::erdos_renyi(50, 0.001, &randomness(1)).unwrap_err(), GraphError::Chance { .. }));
+    }
+
+    #[test]
+    fn an_edge_list_is_read_and_written() {
+        let graph =
+            Graph::parse_edges("# a triangle with a tail\n0 1\n1,2\r\n\n 2\t0  # closes it\n2 3\n3 2\n").unwrap();
+        assert_eq!((graph.machines(), graph.edge_count()), (4, 4));
+        assert_eq!(graph.neighbours(2), [0, 1, 3]);
+        assert_eq!(Graph::parse_edges(&graph.to_edge_list()).unwrap(), graph);
+    }
+
+    #[test]
+    fn errors_of_an_edge_list_name_the_line() {
+        assert_eq!(line("0 1\n1 2 3\n").0, 2);
+        assert_eq!(line("0 1\n\n# fine\n1\n").0, 4);
+        let (number, what) = line("0 1\n1 two\n");
+        assert!(number == 2 && what.contains("`two`"), "{what}");
+        let (number, what) = line("0 1\n1 -2\n");
+        assert!(number == 2 && what.contains("`-2`"), "{what}");
+        assert!(line("5 5").1.contains("itself"));
+        assert!(line("0 99999999").1.contains("beyond"));
+        assert!(line("0 99999999999999999999999").1.contains("not a machine number"));
+        assert_eq!(Graph::parse_edges("").unwrap_err(), GraphError::Size(0));
+        assert_eq!(Graph::parse_edges("0 1\n3 4").unwrap_err(), GraphError::Disconnected(2));
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic() {
+        let mut words = randomness(6).words(Purpose::Graph, 0, 5);
+        let alphabet = ['0', '1', '2', '9', ' ', ',', '\n', '\r', '\t', '#', '-', 'x', 'é', '\u{0}'];
+        for _ in 0..2000 {
+            let length = words.next_below(40);
+            let text: String =
+                (0..length).map(|_| alphabet[words.next_below(alphabet.len() as u64) as usize]).collect();
+            if let Ok(graph) = Graph::parse_edges(&text) {
+                assert_eq!(Graph::parse_edges(&graph.to_edge_list()).unwrap(), graph);
+            }
+        }
+    }
+
+    #[test]
+    fn gossip_matrices_are_symmetric_and_keep_constants() {
+        let graph = Graph::erdos_renyi(25, 0.2, &randomness(9)).unwrap();
+        let n = graph.machines();
+        for (matrix, row_sum) in [(graph.laplacian(), 0.0), (graph.metropolis(), 1.0)] {
+            for i in 0..n {
+                // Twenty-five numbers of at most 25: exact for the Laplacian, rounding for the weights.
+                assert!((matrix[i * n..(i + 1) * n].iter().sum::<f64>() - row_sum).abs() < 1e-14);
+                assert!((0..n).all(|j| matrix[i * n + j] == matrix[j * n + i]));
+            }
+        }
+        assert!(graph.metropolis().iter().all(|&weight| weight >= 0.0));
+        assert_eq!(graph.edges().count() * 2 + n, graph.laplacian().iter().filter(|&&v| v != 0.0).count());
+    }
+
+    #[test]
+    fn a_spanning_tree_covers_all_machines_with_edges_of_the_graph_in_a_possible_order() {
+        let graphs = [Graph::ring(9), Graph::grid(4, 5), Graph::star(8), Graph::hypercube(4), Graph::path(6)];
+        for graph in graphs.into_iter().flatten().chain([Graph::random_regular(30, 3, &randomness(2)).unwrap()]) {
+            for root in [0, graph.machines() - 1] {
+                let tree = graph.spanning_tree(root);
+                assert_eq!((tree.root(), tree.messages()), (root, 2 * (graph.machines() - 1)));
+                let mut informed = vec![false; graph.machines()];
+                informed[root] = true;
+                for (from, to) in tree.down_sweep() {
+                    assert!(informed[from] && !informed[to] && graph.neighbours(from).contains(&to));
+                    assert_eq!((tree.parent(to), tree.depth(to)), (Some(from), tree.depth(from) + 1));
+                    assert!(tree.children(from).contains(&to));
+                    informed[to] = true;
+                }
+                assert!(informed.iter().all(|&informed| informed));
+                let mut sent = vec![false; graph.machines()];
+                for (from, to) in tree.up_sweep() {
+                    assert!(!sent[from] && !sent[to] && tree.children(from).iter().all(|&child| sent[child]));
+                    sent[from] = true;
+                }
+                assert!((0..graph.machines()).all(|machine| sent[machine] == (machine != root)));
+                // Breadth first: nobody is farther from the root than in the graph.
+                assert_eq!(tree.height(), graph.distances(root).into_iter().flatten().max().unwrap());
+            }
+        }
+        assert_eq!(Graph::path(9).unwrap().central_tree().root(), 4);
+        assert_eq!(Graph::path(9).unwrap().central_tree().height(), 4);
+    }
+
+    #[test]
+    fn a_picture_shows_every_machine_and_every_edge() {
+        let graphs = [Graph::ring(12), Graph::grid(3, 4), Graph::torus(4, 4), Graph::star(9), Graph::complete(70)];
+        for graph in graphs.into_iter().flatten() {
+            let svg = graph.to_svg();
+            assert_eq!(svg.matches("<circle").count(), graph.machines());
+            assert_eq!(svg.matches("<path").count(), graph.edge_count());
+            assert_eq!(svg.matches("<text").count(), if graph.machines() <= 64 { graph.machines() } else { 0 });
+            assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("prefers-color-scheme:dark"));
+            assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        }
+    }
 }

@@ -1,4 +1,5 @@
 //! Placeholder docs are replaced by the crate's own.
 
+pub mod gossip;
 pub mod graph;
 pub mod privacy;
