@@ -520,4 +520,139 @@ mod tests {
             assert!(error.to_string().contains("tolerance"));
         }
     }
+
+    /// Decentralised CORE-GD (Algorithm 5 of the paper) on a ring of 16 with a quadratic f_i(x) = (x - c_i)' A (x - c_i) / 2,
+    /// A diagonal, in one place.
+    struct DecentralisedRun {
+        /// Chebyshev iterations a round.
+        iterations: usize,
+        /// What the sum of the mean scalars over the directions is multiplied by: 1/m, or n/m as printed.
+        printed: bool,
+        /// Whether the sketch of x is gossiped too, and x corrected towards the others.
+        corrected: bool,
+    }
+
+    /// How a run ended.
+    struct Ending {
+        /// f at the mean iterate over f at the start, both less the optimum.
+        relative: f64,
+        /// The same at the machine that is worst off.
+        worst: f64,
+        /// The spread of the iterates.
+        spread: f64,
+    }
+
+    impl DecentralisedRun {
+        fn run(&self, rounds: u64) -> Ending {
+            const MACHINES: usize = 16;
+            const DIM: usize = 30;
+            const BUDGET: usize = 6;
+            let graph = Graph::ring(MACHINES).unwrap();
+            let plan = GossipPlan::with_iterations(Scheme::Chebyshev, graph.spectrum(), self.iterations);
+            let curvature: Vec<f64> = (0..DIM).map(|i| 1.0 / (1.0 + i as f64)).collect();
+            let trace: f64 = curvature.iter().sum();
+            let (m, d) = (BUDGET as f64, DIM as f64);
+            let step = m / (trace + (m + 1.0));
+            let mut words = randomness().words(Purpose::Synthetic, 0, 0);
+            let centres: Vec<Vec<f64>> = (0..MACHINES).map(|_| gaussian_block(&mut words, DIM)).collect();
+            let optimum: Vec<f64> =
+                (0..DIM).map(|k| centres.iter().map(|c| c[k]).sum::<f64>() / MACHINES as f64).collect();
+            let gap = |x: &[f64]| (0..DIM).map(|k| 0.5 * curvature[k] * (x[k] - optimum[k]).powi(2)).sum::<f64>();
+            let mut iterates = vec![vec![3.0; DIM]; MACHINES];
+            let start = gap(&iterates[0]);
+            for round in 0..rounds {
+                let directions: Vec<Vec<f64>> = (0..BUDGET)
+                    .map(|row| gaussian_block(&mut randomness().words(Purpose::Directions, round, row as u32), DIM))
+                    .collect();
+                let sketch = |v: &[f64]| -> Vec<f64> {
+                    directions.iter().map(|xi| xi.iter().zip(v).map(|(a, b)| a * b).sum()).collect()
+                };
+                let mut blocks: Vec<Vec<f64>> = (0..MACHINES)
+                    .map(|i| {
+                        let x = &iterates[i];
+                        let gradient: Vec<f64> = (0..DIM).map(|k| curvature[k] * (x[k] - centres[i][k])).collect();
+                        let mut block = sketch(&gradient);
+                        if self.corrected {
+                            block.extend(sketch(x));
+                        }
+                        block
+                    })
+                    .collect();
+                simulate(&graph, plan, &mut blocks);
+                let factor = if self.printed { MACHINES as f64 / m } else { 1.0 / m };
+                for (x, block) in iterates.iter_mut().zip(&blocks) {
+                    // m/(m+d+1) of the estimate (1/m) Ξ'(..) of how far the others' mean is.
+                    let towards: Vec<f64> = if self.corrected {
+                        sketch(x).iter().zip(&block[BUDGET..]).map(|(own, mean)| (mean - own) / (m + d + 1.0)).collect()
+                    } else {
+                        vec![0.0; BUDGET]
+                    };
+                    for (j, xi) in directions.iter().enumerate() {
+                        let pull = towards[j] - step * factor * block[j];
+                        x.iter_mut().zip(xi).for_each(|(x, xi)| *x += pull * xi);
+                    }
+                }
+                let spread = spread(&iterates);
+                let mean: Vec<f64> =
+                    (0..DIM).map(|k| iterates.iter().map(|x| x[k]).sum::<f64>() / MACHINES as f64).collect();
+                if spread.is_nan() || spread > 1e12 || gap(&mean) > 1e12 * start || round + 1 == rounds {
+                    let worst = iterates.iter().map(|x| gap(x) / start).fold(0.0, f64::max);
+                    return Ending { relative: gap(&mean) / start, worst, spread };
+                }
+            }
+            unreachable!("a run has at least one round")
+        }
+    }
+
+    fn plain_run(iterations: usize, rounds: u64) -> Ending {
+        DecentralisedRun { iterations, printed: false, corrected: false }.run(rounds)
+    }
+
+    fn corrected_run(iterations: usize, rounds: u64) -> Ending {
+        DecentralisedRun { iterations, printed: false, corrected: true }.run(rounds)
+    }
+
+    #[test]
+    fn the_mean_convention_converges_and_the_printed_factor_diverges() {
+        // The plan for 1e-8 on this ring is 49 iterations; with 1/m the mean iterate contracts by 1 - mu h a round or better,
+        // with the printed n/m the step is 16 times the one that is safe by a factor of 2.
+        let mean = DecentralisedRun { iterations: 60, printed: false, corrected: false }.run(1000);
+        assert!(mean.relative < 1e-12 && mean.worst < 1e-12, "{} {}", mean.relative, mean.worst);
+        let printed = DecentralisedRun { iterations: 60, printed: true, corrected: false }.run(1000);
+        assert!(printed.relative > 1e6, "{}", printed.relative);
+    }
+
+    #[test]
+    fn too_few_iterations_break_the_common_state() {
+        // Where Chebyshev's polynomial is negative, gossip turns the pull back to the others into a push away: exponential growth.
+        for iterations in [5, 10] {
+            let ending = plain_run(iterations, 2000);
+            assert!(ending.spread > 1e9 && ending.worst > 1e9, "{iterations}: {}", ending.spread);
+        }
+        // From 20 on what is left is a drift in proportion to the rounds, fed by how different the machines' gradients are: smaller
+        // with the tolerance, but it never ends.
+        for (iterations, size) in [(20, 10.0), (40, 1e-2), (60, 1e-5)] {
+            let (early, late) = (plain_run(iterations, 500).spread, plain_run(iterations, 2000).spread);
+            // Four times the rounds: four times the drift, within a quarter.
+            assert!((3.0..5.0).contains(&(late / early)) && late < size, "{iterations}: {early} {late}");
+        }
+    }
+
+    #[test]
+    fn gossiping_the_sketch_of_the_iterate_too_stops_the_drift() {
+        for (iterations, size) in [(10, 1.0), (20, 2e-2), (40, 1e-5)] {
+            let (early, late) = (corrected_run(iterations, 500), corrected_run(iterations, 2000));
+            // The gradients' differences feed it and the correction drains it: it settles.
+            assert!(
+                (late.spread / early.spread - 1.0).abs() < 1e-3 && late.spread < size,
+                "{iterations}: {}",
+                late.spread
+            );
+            assert!(late.relative < 1e-20, "{iterations}: {}", late.relative);
+        }
+        // What it settles at is what each machine's own iterate is wrong by: stable is not accurate.
+        let (few, many) = (corrected_run(10, 2000).worst, corrected_run(60, 2000).worst);
+        println!("worst machine: {few:e} at 10 iterations, {many:e} at 60");
+        assert!(few > 1e-6 && many < 1e-18, "{few} {many}");
+    }
 }
