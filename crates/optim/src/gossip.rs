@@ -640,7 +640,7 @@ mod tests {
 
     #[test]
     fn gossiping_the_sketch_of_the_iterate_too_stops_the_drift() {
-        for (iterations, size) in [(10, 1.0), (20, 2e-2), (40, 1e-5)] {
+        for (iterations, size) in [(5, 5.0), (10, 1.0), (20, 2e-2), (40, 1e-5)] {
             let (early, late) = (corrected_run(iterations, 500), corrected_run(iterations, 2000));
             // The gradients' differences feed it and the correction drains it: it settles.
             assert!(
@@ -654,5 +654,53 @@ mod tests {
         let (few, many) = (corrected_run(10, 2000).worst, corrected_run(60, 2000).worst);
         println!("worst machine: {few:e} at 10 iterations, {many:e} at 60");
         assert!(few > 1e-6 && many < 1e-18, "{few} {many}");
+    }
+
+    #[test]
+    fn the_table_of_the_page_on_decentralised_runs_is_true() {
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/decentralised.md")).unwrap();
+        let seed = CommonRandomness::new(&Seed::reproducible(1));
+        let graphs = [
+            ("ring", Graph::ring(16)),
+            ("path", Graph::path(16)),
+            ("grid 4 x 4", Graph::grid(4, 4)),
+            ("torus 4 x 4", Graph::torus(4, 4)),
+            ("hypercube", Graph::hypercube(4)),
+            ("random, degree 3", Graph::random_regular(16, 3, &seed)),
+            ("random, degree 6", Graph::random_regular(16, 6, &seed)),
+            ("random, p = 0.3", Graph::erdos_renyi(16, 0.3, &seed)),
+            ("star", Graph::star(16)),
+            ("complete", Graph::complete(16)),
+            ("ring", Graph::ring(64)),
+            ("path", Graph::path(64)),
+            ("grid 8 x 8", Graph::grid(8, 8)),
+            ("torus 8 x 8", Graph::torus(8, 8)),
+            ("hypercube", Graph::hypercube(6)),
+            ("random, degree 3", Graph::random_regular(64, 3, &seed)),
+            ("random, degree 6", Graph::random_regular(64, 6, &seed)),
+            ("random, p = 0.1", Graph::erdos_renyi(64, 0.1, &seed)),
+            ("star", Graph::star(64)),
+            ("complete", Graph::complete(64)),
+        ];
+        for (name, graph) in graphs {
+            let graph = graph.unwrap();
+            let spectrum = graph.spectrum();
+            let plan = |scheme| GossipPlan::new(scheme, spectrum, 1e-8).unwrap();
+            let (chebyshev, plain) = (plan(Scheme::Chebyshev), plan(Scheme::Plain));
+            let tree = graph.central_tree();
+            let row = format!(
+                "| {name} | {} | {:.4} | {} | {} | {} | {} | {} | {} |",
+                graph.machines(),
+                spectrum.gamma(),
+                graph.diameter(),
+                chebyshev.iterations(),
+                plain.iterations(),
+                chebyshev.messages(&graph),
+                tree.messages(),
+                tree.gathered_blocks(),
+            );
+            assert!(page.contains(&row), "the page lacks the row {row}");
+        }
     }
 }

@@ -403,10 +403,19 @@ impl Graph {
         for (i, j) in self.edges() {
             let ((x0, y0), (x1, y1)) = (positions[i], positions[j]);
             if self.goes_around(i, j) {
-                // Bent aside, or it would run through the machines between its ends.
-                let (dx, dy) = (x1 - x0, y1 - y0);
-                let (x, y) = ((x0 + x1) / 2.0 - dy * 0.14, (y0 + y1) / 2.0 + dx * 0.14);
-                let _ = writeln!(svg, "<path class=\"edge\" d=\"M{x0:.1} {y0:.1}Q{x:.1} {y:.1} {x1:.1} {y1:.1}\"/>");
+                // Led beside its row or column, or it would run through the machines between its ends.
+                let length = (x1 - x0).hypot(y1 - y0);
+                let (along_x, along_y) = ((x1 - x0) / length * 28.0, (y1 - y0) / length * 28.0);
+                let (aside_x, aside_y) = (-along_y * 0.8, along_x * 0.8);
+                let point = |x: f64, y: f64| format!("{:.1} {:.1}", x + aside_x, y + aside_y);
+                let _ = writeln!(
+                    svg,
+                    "<path class=\"edge\" d=\"M{x0:.1} {y0:.1}Q{} {}L{}Q{} {x1:.1} {y1:.1}\"/>",
+                    point(x0, y0),
+                    point(x0 + along_x, y0 + along_y),
+                    point(x1 - along_x, y1 - along_y),
+                    point(x1, y1),
+                );
             } else {
                 let _ = writeln!(svg, "<path class=\"edge\" d=\"M{x0:.1} {y0:.1}L{x1:.1} {y1:.1}\"/>");
             }

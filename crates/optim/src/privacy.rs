@@ -566,7 +566,8 @@ mod tests {
     #[test]
     fn the_paper_claim_holds_up_to_1451_scalars_and_not_from_1452_on() {
         let accountant = accountant();
-        assert!((accountant.paper_epsilon() - 2.302_585_093).abs() < 1e-9);
+        // 20 * 0.01 * ln(10^5) = ln 10.
+        assert!((accountant.paper_epsilon() - std::f64::consts::LN_10).abs() < 1e-12);
         assert_eq!(accountant.paper_holds_up_to(), 1451);
         for scalars in [1, 10, 100, 1000, 1451] {
             assert!(accountant.paper_holds(scalars).unwrap(), "{scalars}");
@@ -856,5 +857,32 @@ mod tests {
     fn the_threat_model_names_the_seed_and_the_records() {
         let text = threat_model().join(" ");
         assert!(text.contains("seed") && text.contains("record") && text.contains("Gaussian family"));
+    }
+
+    #[test]
+    fn the_tables_of_the_privacy_page_are_true() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/privacy.md")).unwrap();
+        for scalars in [10, 100, 1000, 1451, 1452, 10_000, 100_000, 1_000_000] {
+            let epsilon = accountant().epsilon(scalars).unwrap();
+            let bound = accountant().renyi_epsilon(scalars).unwrap();
+            let at_paper = accountant().delta_at(accountant().paper_epsilon(), scalars).unwrap();
+            let holds = if accountant().paper_holds(scalars).unwrap() { "yes" } else { "no" };
+            let row = format!("| {scalars} | {epsilon:.3} | {bound:.3} | 2.303 | {at_paper:.2e} | {holds} |");
+            assert!(page.contains(&row), "the page lacks the row {row}");
+        }
+        for (adjacency, delta) in [(0.001, 1e-5), (0.01, 1e-5), (0.01, 1e-8), (0.05, 1e-5), (0.09, 1e-5)] {
+            let accountant = Accountant::new(adjacency, delta).unwrap();
+            let (claim, most) = (accountant.paper_epsilon(), accountant.paper_holds_up_to());
+            let row = format!("| {adjacency} | {delta:e} | {claim:.3} | {most} |");
+            assert!(page.contains(&row), "the page lacks the row {row}");
+        }
+        for (rounds, epsilon) in [(1, 1.0), (100, 1.0), (1000, 1.0), (1000, 8.0)] {
+            let mechanism = GaussianMechanism::for_rounds(1.0, rounds, epsilon, 1e-5).unwrap();
+            let row = format!("| {rounds} | {epsilon} | {:.2} |", mechanism.noise());
+            assert!(page.contains(&row), "the page lacks the row {row}");
+        }
+        for sentence in threat_model() {
+            assert!(page.contains(sentence), "the page lacks the sentence: {sentence}");
+        }
     }
 }
