@@ -9,14 +9,19 @@
 //! - [`journal`]: the replies of a run, snapshots, replay and resume.
 //! - [`tuning`]: budgets, steps and momentum from a spectrum, known or guessed.
 //! - [`optimum`]: f* by a solver that is trusted; never billed.
+//! - [`graph`], [`gossip`]: machines without a centre.
+//! - [`privacy`]: what an observer of the messages learns.
 //! - [`state`]: one walk over a method's fields for digest, snapshot and resume.
 
 pub mod error;
+pub mod gossip;
+pub mod graph;
 pub mod estimator;
 pub mod journal;
 pub mod method;
 pub mod objective;
 pub mod optimum;
+pub mod privacy;
 pub mod problem;
 pub mod run;
 pub mod state;
