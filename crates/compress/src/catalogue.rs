@@ -34,6 +34,10 @@ pub fn catalogue(dim: usize, randomness: &CommonRandomness) -> Vec<Entry> {
         entry("levels = 1, bucket = d", Box::new(Qsgd::new(dim, 1, dim.max(1), Norm::Euclidean, randomness))),
         entry("levels = sqrt(d), bucket = d", Box::new(Qsgd::new(dim, root, dim.max(1), Norm::Euclidean, randomness))),
         entry("levels = 7, bucket = 512", Box::new(Qsgd::new(dim, 7, 512, Norm::Largest, randomness))),
+        entry(
+            "levels = 7, bucket = 512, feedback, gain = 0.2, decay = 0.9",
+            Box::new(ErrorFeedback::new(Qsgd::new(dim, 7, 512, Norm::Largest, randomness)).with_factors(0.2, 0.9)),
+        ),
         entry("clip = 2.5", Box::new(TernGrad::new(dim, dim.max(1), Some(2.5), randomness))),
         entry("", Box::new(TernGrad::new(dim, dim.max(1), None, randomness))),
         entry("", Box::new(Sign::new(dim, Magnitude::One))),

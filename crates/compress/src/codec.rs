@@ -71,7 +71,8 @@ pub struct Address {
     pub round: u64,
     /// The rank of the machine that encodes, below 2^24.
     pub machine: u32,
-    /// Tells apart the messages of one machine in one round: up and down, or a method's first and second vector.
+    /// Tells apart the messages of one machine in one round: up and down, or a method's first and second vector. The last, 255, is
+    /// kept for count sketches.
     pub stream: u8,
 }
 

@@ -1,8 +1,9 @@
 //! Count sketch: a small linear table from which the large coordinates can be read. Not a codec, because sums of tables are what is
 //! wanted; who takes them belongs to the caller.
 
-use corewire_sketch::{CommonRandomness, Purpose};
+use corewire_sketch::CommonRandomness;
 
+use crate::codec::Address;
 use crate::sparse::largest;
 
 /// A linear map of vectors to tables of rows x columns numbers.
@@ -27,6 +28,9 @@ pub struct CountSketch {
     cells: Vec<u32>,
 }
 
+/// The stream of addresses that is kept for count sketches, so that no codec of some round draws the same numbers.
+const STREAM: u8 = u8::MAX;
+
 impl CountSketch {
     /// The sketch with this number, of tables of `rows` x `columns`.
     ///
@@ -37,7 +41,7 @@ impl CountSketch {
         assert!(rows.saturating_mul(columns) < 1 << 31, "a table has fewer than 2^31 cells");
         let mut cells = Vec::with_capacity(rows * dim);
         for row in 0..rows {
-            let mut words = randomness.words(Purpose::Compressor, number, row as u32);
+            let mut words = Address::new(number, row as u32).with_stream(STREAM).own_words(randomness);
             for _ in 0..dim {
                 let draw = words.next_below(2 * columns as u64) as usize;
                 cells.push((2 * row * columns + draw) as u32);

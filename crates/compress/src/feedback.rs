@@ -117,9 +117,9 @@ impl<C: Codec> Scaled<C> {
     /// The contraction of this codec.
     ///
     /// # Panics
-    /// If the codec's law has no omega.
+    /// If the codec is not unbiased.
     pub fn new(inner: C) -> Self {
-        let omega = inner.law().omega().expect("only an unbiased codec is scaled to a contraction");
+        let Law::Unbiased { omega } = inner.law() else { panic!("only an unbiased codec is scaled to a contraction") };
         Self { inner, factor: 1.0 / (1.0 + omega) }
     }
 }
