@@ -303,13 +303,13 @@ mod tests {
     #[test]
     fn a_vector_of_two_entries_is_nearly_unbiased() {
         // With one pass of the Hadamard rotation the decoded vector would always be (1.25, 0, ..), since (1, 0.5) never changes the
-        // sign of its larger part: a bias of 0.56. With two passes the bias is of the order of 1/d.
+        // sign of its larger part: a bias of 0.56.
         let mut vector = vec![0.0; 256];
         (vector[0], vector[1]) = (1.0, 0.5);
         let rounds = 4000;
         let (mean, error) = moments(&mut Drive::new(256, Aim::Unbiased, &randomness()), &vector, rounds);
         let bias: f64 = mean.iter().zip(&vector).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
-        // The mean of 4000 has deviation sqrt(error/4000) = 0.013 in all; twice that and 1/256 for the bias itself.
+        // The mean of 4000 has deviation sqrt(error/4000) = 0.013 in all; twice that, and 1/d for a bias of its own.
         assert!(bias < 2.0 * (error * energy(&vector) / rounds as f64).sqrt() + 1.0 / 256.0, "{bias}");
     }
 
