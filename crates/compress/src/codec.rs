@@ -216,6 +216,12 @@ pub(crate) fn bucket_lens(dim: usize, bucket: usize) -> impl Iterator<Item = usi
     (0..dim).step_by(bucket).map(move |start| bucket.min(dim - start))
 }
 
+/// The dimension, checked to be one whose indices and counts have at most 32 bits.
+pub(crate) fn index_dim(dim: usize) -> usize {
+    assert!((dim as u64) < 1 << 32, "a dimension is below 2^32");
+    dim
+}
+
 /// The sum of squares, in order.
 pub(crate) fn energy(vector: &[f64]) -> f64 {
     vector.iter().map(|x| x * x).sum()

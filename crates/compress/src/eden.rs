@@ -3,7 +3,7 @@
 use corewire_sketch::{CommonRandomness, Words};
 
 use crate::bits::{BitReader, BitWriter};
-use crate::codec::{Address, Codec, CodecError, Law, admit_clamped, admit_message, energy};
+use crate::codec::{Address, Codec, CodecError, Law, admit_clamped, admit_message, energy, index_dim};
 use crate::rotation::Rotation;
 use crate::sparse::choose;
 
@@ -21,7 +21,8 @@ pub enum Aim {
 /// - Rule: y = R v with R = H D' H D on blocks of n coordinates (H Hadamard, D and D' random signs of the machine's own), c_i the
 ///   Lloyd-Max centroid of N(0, 1) nearest to sqrt(n) y_i/||y||; C(v) = R' (S c) with S = ||y||^2/<c, y> (unbiased) or
 ///   <c, y>/||c||^2 (least error). A fractional number of bits gives the larger whole number to a random part of the coordinates;
-///   below one bit the others get the centroid 0.
+///   below one bit the others get the centroid 0 (the authors' code drops coordinates before the rotation instead: the limit is the
+///   same, but then it matters which).
 /// - Law: with the unbiased scale <C(v), v> = ||v||^2 always, and for a uniformly random rotation C is unbiased; then
 ///   omega -> 1/q - 1 for large n, q = 0.6366, 0.8825, 0.9655, 0.9905 for 1 to 4 bits (the share of a normal number's energy that its
 ///   centroid has) and mixtures for fractional bits. The Hadamard rotation only comes near this; two passes of it instead of the
@@ -71,10 +72,10 @@ impl Eden {
     /// `bits` bits a coordinate, in (0, 4].
     ///
     /// # Panics
-    /// If `bits` is out of range.
+    /// If `bits` is out of range, or `dim` is not below 2^32.
     pub fn new(dim: usize, bits: f64, aim: Aim, randomness: &CommonRandomness) -> Self {
         assert!(bits > 0.0 && bits <= 4.0, "EDEN has more than 0 and at most 4 bits a coordinate");
-        let rotation = Rotation::new(dim, bits);
+        let rotation = Rotation::new(index_dim(dim), bits);
         Self { rotation, dim, bits: bits as usize, richer: bits.fract(), aim, randomness: randomness.clone() }
     }
 
@@ -199,6 +200,9 @@ pub struct Drive(Eden);
 
 impl Drive {
     /// One bit a coordinate.
+    ///
+    /// # Panics
+    /// If `dim` is not below 2^32.
     pub fn new(dim: usize, aim: Aim, randomness: &CommonRandomness) -> Self {
         Self(Eden::new(dim, 1.0, aim, randomness))
     }

@@ -3,7 +3,9 @@
 use corewire_sketch::CommonRandomness;
 
 use crate::bits::{BitReader, BitWriter, gamma_bits, omega_bits};
-use crate::codec::{Address, Codec, CodecError, Law, admit_clamped, admit_message, at_least, bucket_lens, energy};
+use crate::codec::{
+    Address, Codec, CodecError, Law, admit_clamped, admit_message, at_least, bucket_lens, energy, index_dim,
+};
 
 /// What the levels of a bucket divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +42,11 @@ impl Qsgd {
     /// s = `levels` levels, and buckets of `bucket` coordinates.
     ///
     /// # Panics
-    /// If `levels` is not in 1..2^31 or `bucket` is 0.
+    /// If `levels` is not in 1..2^31, `bucket` is 0, or `dim` is not below 2^32.
     pub fn new(dim: usize, levels: u32, bucket: usize, norm: Norm, randomness: &CommonRandomness) -> Self {
         assert!(levels > 0 && levels < 1 << 31, "QSGD has between 1 and 2^31 - 1 levels");
         assert!(bucket > 0, "a bucket has at least one coordinate");
-        Self { dim, levels, bucket, norm, randomness: randomness.clone() }
+        Self { dim: index_dim(dim), levels, bucket, norm, randomness: randomness.clone() }
     }
 }
 
@@ -220,7 +222,7 @@ mod tests {
         let deviation = ((squares / n - mean * mean) / n).sqrt();
         // Four standard errors of the measured mean; the seed is fixed.
         assert!((mean - exact).abs() < 4.0 * deviation, "{mean} against {exact} +- {deviation}");
-        // Lemma 3.1 (iii) of the paper: E||C(v)||_0 <= s (s + sqrt(d)).
+        // At most s^2 entries reach the first level, and the others leave 0 with probabilities s |v_i|/norm, at most s sqrt(d) in all.
         assert!(nonzero as f64 / n <= f64::from(s) * (f64::from(s) + (d as f64).sqrt()));
     }
 
@@ -233,7 +235,7 @@ mod tests {
         let vector: Vec<f64> = (0..d).map(|_| (0..12).map(|_| words.next_dither()).sum()).collect();
         let mut message = Vec::new();
         Qsgd::new(d, 100, d, Norm::Euclidean, &randomness).encode(Address::new(1, 0), &vector, &mut message);
-        // Corollary 3.3 of the paper: 2.8 d + 32 bits in expectation.
+        // The paper states 2.8 d + 32 bits in expectation.
         assert!((message.len() * 8) as f64 <= 2.8 * d as f64 + 32.0, "{}", message.len());
     }
 

@@ -1,7 +1,7 @@
 //! SketchML: quantile buckets of the values, and gaps between the keys.
 
 use crate::bits::{BitReader, BitWriter, index_bits};
-use crate::codec::{Address, Codec, CodecError, Law, admit_clamped, admit_message};
+use crate::codec::{Address, Codec, CodecError, Law, admit_clamped, admit_message, index_dim};
 
 /// The entries that are not zero, each as the mean of a quantile bucket.
 ///
@@ -25,13 +25,13 @@ impl SketchMl {
     /// At most `buckets` (q) quantile buckets, of both signs together.
     ///
     /// # Panics
-    /// If `buckets` is below 2, or odd, or above 2^16.
+    /// If `buckets` is below 2, or odd, or above 2^16, or `dim` is not below 2^32.
     pub fn new(dim: usize, buckets: usize) -> Self {
         assert!(
             (2..=1 << 16).contains(&buckets) && buckets.is_multiple_of(2),
             "quantile buckets are an even number between 2 and 2^16"
         );
-        Self { dim, buckets: buckets / 2 }
+        Self { dim: index_dim(dim), buckets: buckets / 2 }
     }
 }
 

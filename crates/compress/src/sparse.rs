@@ -3,7 +3,7 @@
 use corewire_sketch::{CommonRandomness, Words};
 
 use crate::bits::{BitReader, BitWriter, index_bits};
-use crate::codec::{Address, Codec, CodecError, Law, admit, admit_message};
+use crate::codec::{Address, Codec, CodecError, Law, admit, admit_message, index_dim};
 
 /// The K coordinates of largest magnitude; of equal ones the first.
 ///
@@ -22,7 +22,7 @@ impl TopK {
     /// Keeps `keep` coordinates, or all where there are fewer.
     ///
     /// # Panics
-    /// If `keep` is 0, or `dim` exceeds 2^32.
+    /// If `keep` is 0, or `dim` is not below 2^32.
     pub fn new(dim: usize, keep: usize) -> Self {
         Self { dim: index_dim(dim), keep: at_least_one(keep).min(dim) }
     }
@@ -94,7 +94,7 @@ impl RandK {
     /// Keeps `keep` coordinates, or all where there are fewer.
     ///
     /// # Panics
-    /// If `keep` is 0, or `dim` exceeds 2^32.
+    /// If `keep` is 0, or `dim` is not below 2^32.
     pub fn new(dim: usize, keep: usize, indices: Indices, randomness: &CommonRandomness) -> Self {
         Self { dim: index_dim(dim), keep: at_least_one(keep).min(dim), indices, randomness: randomness.clone() }
     }
@@ -181,7 +181,7 @@ impl Dropping {
     /// Drops the share `drop` of the coordinates, by the quantile of all.
     ///
     /// # Panics
-    /// If `drop` is not in [0, 1), or `dim` exceeds 2^32.
+    /// If `drop` is not in [0, 1), or `dim` is not below 2^32.
     pub fn new(dim: usize, drop: f64, randomness: &CommonRandomness) -> Self {
         assert!((0.0..1.0).contains(&drop), "a dropped share is in [0, 1)");
         Self { dim: index_dim(dim), drop, sample: usize::MAX, randomness: randomness.clone() }
@@ -277,11 +277,6 @@ pub(crate) fn choose(words: &mut Words, dim: usize, keep: usize) -> Vec<u32> {
     order.truncate(keep);
     order.sort_unstable();
     order
-}
-
-fn index_dim(dim: usize) -> usize {
-    assert!(dim as u64 <= 1 << 32, "a dimension of a sparse codec is at most 2^32");
-    dim
 }
 
 fn at_least_one(keep: usize) -> usize {

@@ -127,7 +127,7 @@ fn nearly_unbiased_codecs_come_near_in_a_large_dimension() {
             let (error, standard) = mean_and_standard_error(&relative);
             let bias = (energy(&mean) / energy(&vector)).sqrt();
             let noise = 4.0 * (error / TRIALS as f64).sqrt();
-            assert!(bias <= noise, "{name}, {kind}: bias {bias}, noise {noise}");
+            assert!(bias <= noise + ROUNDING, "{name}, {kind}: bias {bias}, noise {noise}");
             // The limit's correction falls as 1/sqrt(d) = 1/32.
             assert!(error <= omega * (1.0 + 1.0 / 32.0) + 4.0 * standard, "{name}, {kind}: {error} against {omega}");
         }
