@@ -224,3 +224,39 @@ fn hostile_bytes_give_a_finite_vector_or_an_error() {
         }
     }
 }
+
+#[test]
+fn errors_of_machines_average_out_unless_their_choices_are_common() {
+    const MACHINES: u32 = 32;
+    const ROUNDS: u64 = 60;
+    let dim = 256;
+    let (_, vector) = vectors(dim).swap_remove(1);
+    for place in places() {
+        let (mut codec, name) = fresh(dim, place);
+        if codec.law().omega().is_none_or(|omega| omega == 0.0) {
+            continue;
+        }
+        let (mut message, mut out) = (Vec::new(), vec![0.0; dim]);
+        let (mut single, mut together) = (0.0, Vec::new());
+        for round in 0..ROUNDS {
+            let mut mean = vec![0.0; dim];
+            for machine in 0..MACHINES {
+                let address = Address::new(round, machine);
+                codec.encode(address, &vector, &mut message);
+                codec.decode(address, &message, &mut out).unwrap();
+                let error: Vec<f64> = out.iter().zip(&vector).map(|(a, b)| a - b).collect();
+                single += energy(&error) / (f64::from(MACHINES) * ROUNDS as f64);
+                mean.iter_mut().zip(&error).for_each(|(m, e)| *m += e / f64::from(MACHINES));
+            }
+            together.push(energy(&mean));
+        }
+        let (found, standard) = mean_and_standard_error(&together);
+        if name.starts_with("randk-common") {
+            assert!((found / single - 1.0).abs() < 1e-6, "{name}: {found} against {single}");
+        } else {
+            // Independent errors without bias: the mean of n has a variance of one n-th. Four standard errors; the seed is fixed.
+            let expected = single / f64::from(MACHINES);
+            assert!((found - expected).abs() < 4.0 * standard, "{name}: {found} against {expected} +- {standard}");
+        }
+    }
+}
