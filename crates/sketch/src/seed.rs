@@ -36,10 +36,7 @@ impl Seed {
 
     /// A seed that anyone can guess: for reproducible runs, never for private ones.
     pub fn reproducible(number: u64) -> Self {
-        Self(blake3::derive_key(
-            "corewire 2026 reproducible seed from an integer",
-            &number.to_le_bytes(),
-        ))
+        Self(blake3::derive_key("corewire 2026 reproducible seed from an integer", &number.to_le_bytes()))
     }
 
     /// A seed from its text form, 64 hexadecimal digits with blanks around them.
