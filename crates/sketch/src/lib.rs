@@ -52,3 +52,14 @@ pub use sketch::{Sketch, SketchError};
 pub fn kernel_name() -> &'static str {
     Kernel::detect().name()
 }
+
+/// Multiplies `values` in place by Sylvester's Hadamard matrix, without a factor, on the fastest kernel that this CPU has.
+///
+/// Butterflies (x + y, x - y) at strides n/2, n/4, ..., 1 in this order, so the bits are the same on every kernel; twice applied it multiplies by n.
+///
+/// # Panics
+/// If the length is not a power of two.
+pub fn hadamard_transform<T: Real>(values: &mut [T]) {
+    assert!(values.len().is_power_of_two(), "a transform of {} numbers: it needs a power of two", values.len());
+    Kernel::detect().run(kernel::Transform { values });
+}
