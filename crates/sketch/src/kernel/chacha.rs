@@ -1,0 +1,76 @@
+//! The ChaCha12 block function, four blocks at once: the same key stream that [`crate::Words`] reads, for kernels that need much of it.
+
+use super::{Operation, Simd};
+
+/// "expand 32-byte k", as every ChaCha begins.
+const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+
+/// The key and the round: what all addresses of one call share.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    pub(crate) key: [u32; 8],
+    pub(crate) round: u64,
+}
+
+/// One block for each of four (row, counter) addresses.
+#[inline(always)]
+pub(super) fn blocks<S: Simd>(simd: S, stream: &Stream, rows: [u32; 4], counters: [u32; 4]) -> [[u32; 16]; 4] {
+    let mut constants = [0; 16];
+    let mut low = [0; 16];
+    let mut high = [0; 16];
+    let mut address = [0; 16];
+    for block in 0..4 {
+        constants[4 * block..][..4].copy_from_slice(&CONSTANTS);
+        low[4 * block..][..4].copy_from_slice(&stream.key[..4]);
+        high[4 * block..][..4].copy_from_slice(&stream.key[4..]);
+        let nonce = [counters[block], stream.round as u32, (stream.round >> 32) as u32, rows[block]];
+        address[4 * block..][..4].copy_from_slice(&nonce);
+    }
+    let start = [simd.u_load(&constants), simd.u_load(&low), simd.u_load(&high), simd.u_load(&address)];
+    let [mut a, mut b, mut c, mut d] = start;
+    for _ in 0..6 {
+        (a, b, c, d) = quarter_rounds(simd, a, b, c, d);
+        (b, c, d) = (simd.u_turn1(b), simd.u_turn2(c), simd.u_turn3(d));
+        (a, b, c, d) = quarter_rounds(simd, a, b, c, d);
+        (b, c, d) = (simd.u_turn3(b), simd.u_turn2(c), simd.u_turn1(d));
+    }
+    let mut out = [[0; 16]; 4];
+    let mut lanes = [0; 16];
+    for (quarter, (end, start)) in [a, b, c, d].into_iter().zip(start).enumerate() {
+        simd.u_store(simd.u_add(end, start), &mut lanes);
+        for block in 0..4 {
+            out[block][4 * quarter..][..4].copy_from_slice(&lanes[4 * block..][..4]);
+        }
+    }
+    out
+}
+
+#[inline(always)]
+fn quarter_rounds<S: Simd>(simd: S, a: S::U, b: S::U, c: S::U, d: S::U) -> (S::U, S::U, S::U, S::U) {
+    let a = simd.u_add(a, b);
+    let d = simd.u_rotl::<16, 16>(simd.u_xor(d, a));
+    let c = simd.u_add(c, d);
+    let b = simd.u_rotl::<12, 20>(simd.u_xor(b, c));
+    let a = simd.u_add(a, b);
+    let d = simd.u_rotl::<8, 24>(simd.u_xor(d, a));
+    let c = simd.u_add(c, d);
+    let b = simd.u_rotl::<7, 25>(simd.u_xor(b, c));
+    (a, b, c, d)
+}
+
+/// Four consecutive blocks of one row's key stream, from block `counter` on.
+pub(crate) struct Keystream {
+    pub(crate) stream: Stream,
+    pub(crate) row: u32,
+    pub(crate) counter: u32,
+}
+
+impl Operation for Keystream {
+    type Output = [[u32; 16]; 4];
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Self::Output {
+        let counters = std::array::from_fn(|k| self.counter.wrapping_add(k as u32));
+        blocks(simd, &self.stream, [self.row; 4], counters)
+    }
+}

@@ -1,0 +1,507 @@
+//! The lanes on x86-64: pairs of 32-byte registers with AVX2 and FMA, single 64-byte registers with AVX-512.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::{Operation, Simd};
+
+/// The proof that AVX2 and FMA are there: made only by [`run_avx2`].
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+/// The proof that AVX-512F is there: made only by [`run_avx512`].
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+pub(super) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+pub(super) fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f") && has_avx2()
+}
+
+pub(super) fn run_avx2<O: Operation>(operation: O) -> O::Output {
+    #[target_feature(enable = "avx2,fma")]
+    fn inner<O: Operation>(operation: O) -> O::Output {
+        operation.run(Avx2(()))
+    }
+    assert!(has_avx2(), "the kernel `avx2` needs AVX2 and FMA");
+    // SAFETY: AVX2 and FMA were found on this CPU by the line above.
+    unsafe { inner(operation) }
+}
+
+pub(super) fn run_avx512<O: Operation>(operation: O) -> O::Output {
+    #[target_feature(enable = "avx512f,avx2,fma")]
+    fn inner<O: Operation>(operation: O) -> O::Output {
+        operation.run(Avx512(()))
+    }
+    assert!(has_avx512(), "the kernel `avx512` needs AVX-512F");
+    // SAFETY: AVX-512F, AVX2 and FMA were found on this CPU by the line above.
+    unsafe { inner(operation) }
+}
+
+/// Runs intrinsics inside a method of a proof.
+macro_rules! proven {
+    ($($body:tt)*) => {{
+        // SAFETY: `self` exists only inside `run_avx2` or `run_avx512`, which found the instructions on this CPU. Pointers come from
+        // references to arrays of sixteen numbers, and loads and stores at offsets below sixteen stay inside them; none need alignment.
+        unsafe { $($body)* }
+    }};
+}
+
+impl Simd for Avx2 {
+    type U = [__m256i; 2];
+    type F = [__m256; 2];
+    type D = [__m256d; 4];
+
+    #[inline(always)]
+    fn u_splat(self, x: u32) -> Self::U {
+        proven!([_mm256_set1_epi32(x as i32); 2])
+    }
+    #[inline(always)]
+    fn u_load(self, from: &[u32; 16]) -> Self::U {
+        let p = from.as_ptr();
+        proven!([_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(8).cast())])
+    }
+    #[inline(always)]
+    fn u_store(self, x: Self::U, to: &mut [u32; 16]) {
+        let p = to.as_mut_ptr();
+        proven!(
+            _mm256_storeu_si256(p.cast(), x[0]);
+            _mm256_storeu_si256(p.add(8).cast(), x[1])
+        )
+    }
+    #[inline(always)]
+    fn u_add(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!([_mm256_add_epi32(x[0], y[0]), _mm256_add_epi32(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn u_sub(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!([_mm256_sub_epi32(x[0], y[0]), _mm256_sub_epi32(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn u_xor(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!([_mm256_xor_si256(x[0], y[0]), _mm256_xor_si256(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn u_and(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!([_mm256_and_si256(x[0], y[0]), _mm256_and_si256(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn u_or(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!([_mm256_or_si256(x[0], y[0]), _mm256_or_si256(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn u_shl<const N: i32>(self, x: Self::U) -> Self::U {
+        proven!([_mm256_slli_epi32::<N>(x[0]), _mm256_slli_epi32::<N>(x[1])])
+    }
+    #[inline(always)]
+    fn u_shr<const N: i32>(self, x: Self::U) -> Self::U {
+        proven!([_mm256_srli_epi32::<N>(x[0]), _mm256_srli_epi32::<N>(x[1])])
+    }
+    #[inline(always)]
+    fn u_sar<const N: i32>(self, x: Self::U) -> Self::U {
+        proven!([_mm256_srai_epi32::<N>(x[0]), _mm256_srai_epi32::<N>(x[1])])
+    }
+    #[inline(always)]
+    fn u_rotl<const N: i32, const M: i32>(self, x: Self::U) -> Self::U {
+        self.u_or(self.u_shl::<N>(x), self.u_shr::<M>(x))
+    }
+    #[inline(always)]
+    fn u_turn1(self, x: Self::U) -> Self::U {
+        proven!([_mm256_shuffle_epi32::<0b00_11_10_01>(x[0]), _mm256_shuffle_epi32::<0b00_11_10_01>(x[1])])
+    }
+    #[inline(always)]
+    fn u_turn2(self, x: Self::U) -> Self::U {
+        proven!([_mm256_shuffle_epi32::<0b01_00_11_10>(x[0]), _mm256_shuffle_epi32::<0b01_00_11_10>(x[1])])
+    }
+    #[inline(always)]
+    fn u_turn3(self, x: Self::U) -> Self::U {
+        proven!([_mm256_shuffle_epi32::<0b10_01_00_11>(x[0]), _mm256_shuffle_epi32::<0b10_01_00_11>(x[1])])
+    }
+
+    #[inline(always)]
+    fn f_splat(self, x: f32) -> Self::F {
+        proven!([_mm256_set1_ps(x); 2])
+    }
+    #[inline(always)]
+    fn f_load(self, from: &[f32; 16]) -> Self::F {
+        let p = from.as_ptr();
+        proven!([_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))])
+    }
+    #[inline(always)]
+    fn f_store(self, x: Self::F, to: &mut [f32; 16]) {
+        let p = to.as_mut_ptr();
+        proven!(
+            _mm256_storeu_ps(p, x[0]);
+            _mm256_storeu_ps(p.add(8), x[1])
+        )
+    }
+    #[inline(always)]
+    fn f_add(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!([_mm256_add_ps(x[0], y[0]), _mm256_add_ps(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn f_sub(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!([_mm256_sub_ps(x[0], y[0]), _mm256_sub_ps(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn f_mul(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!([_mm256_mul_ps(x[0], y[0]), _mm256_mul_ps(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
+        proven!([_mm256_fmadd_ps(x[0], y[0], z[0]), _mm256_fmadd_ps(x[1], y[1], z[1])])
+    }
+    #[inline(always)]
+    fn f_sqrt(self, x: Self::F) -> Self::F {
+        proven!([_mm256_sqrt_ps(x[0]), _mm256_sqrt_ps(x[1])])
+    }
+    #[inline(always)]
+    fn f_from_i32(self, x: Self::U) -> Self::F {
+        proven!([_mm256_cvtepi32_ps(x[0]), _mm256_cvtepi32_ps(x[1])])
+    }
+    #[inline(always)]
+    fn f_from_bits(self, x: Self::U) -> Self::F {
+        proven!([_mm256_castsi256_ps(x[0]), _mm256_castsi256_ps(x[1])])
+    }
+    #[inline(always)]
+    fn f_to_bits(self, x: Self::F) -> Self::U {
+        proven!([_mm256_castps_si256(x[0]), _mm256_castps_si256(x[1])])
+    }
+    #[inline(always)]
+    fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F {
+        let top = self.u_and(signs, self.u_splat(1 << 31));
+        self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
+    }
+    #[inline(always)]
+    fn f_sum(self, x: Self::F) -> f32 {
+        proven!(
+            let eight = _mm256_add_ps(x[0], x[1]);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        )
+    }
+    #[inline(always)]
+    fn f_hadamard(self, x: Self::F) -> Self::F {
+        let halves = proven!([_mm256_add_ps(x[0], x[1]), _mm256_sub_ps(x[0], x[1])]);
+        halves.map(|x| {
+            proven!(
+                let minus = -0.0;
+                let signs = _mm256_setr_ps(0.0, 0.0, 0.0, 0.0, minus, minus, minus, minus);
+                let x = _mm256_add_ps(_mm256_permute2f128_ps::<1>(x, x), _mm256_xor_ps(x, signs));
+                let signs = _mm256_setr_ps(0.0, 0.0, minus, minus, 0.0, 0.0, minus, minus);
+                let x = _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), _mm256_xor_ps(x, signs));
+                let signs = _mm256_setr_ps(0.0, minus, 0.0, minus, 0.0, minus, 0.0, minus);
+                _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), _mm256_xor_ps(x, signs))
+            )
+        })
+    }
+
+    #[inline(always)]
+    fn d_splat(self, x: f64) -> Self::D {
+        proven!([_mm256_set1_pd(x); 4])
+    }
+    #[inline(always)]
+    fn d_load(self, from: &[f64; 16]) -> Self::D {
+        let p = from.as_ptr();
+        proven!([_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4)), _mm256_loadu_pd(p.add(8)), _mm256_loadu_pd(p.add(12))])
+    }
+    #[inline(always)]
+    fn d_store(self, x: Self::D, to: &mut [f64; 16]) {
+        let p = to.as_mut_ptr();
+        proven!(
+            _mm256_storeu_pd(p, x[0]);
+            _mm256_storeu_pd(p.add(4), x[1]);
+            _mm256_storeu_pd(p.add(8), x[2]);
+            _mm256_storeu_pd(p.add(12), x[3])
+        )
+    }
+    #[inline(always)]
+    fn d_add(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([
+            _mm256_add_pd(x[0], y[0]),
+            _mm256_add_pd(x[1], y[1]),
+            _mm256_add_pd(x[2], y[2]),
+            _mm256_add_pd(x[3], y[3])
+        ])
+    }
+    #[inline(always)]
+    fn d_sub(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([
+            _mm256_sub_pd(x[0], y[0]),
+            _mm256_sub_pd(x[1], y[1]),
+            _mm256_sub_pd(x[2], y[2]),
+            _mm256_sub_pd(x[3], y[3])
+        ])
+    }
+    #[inline(always)]
+    fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {
+        proven!([
+            _mm256_fmadd_pd(x[0], y[0], z[0]),
+            _mm256_fmadd_pd(x[1], y[1], z[1]),
+            _mm256_fmadd_pd(x[2], y[2], z[2]),
+            _mm256_fmadd_pd(x[3], y[3], z[3])
+        ])
+    }
+    #[inline(always)]
+    fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
+        let top = self.u_and(signs, self.u_splat(1 << 31));
+        proven!(
+            let wide = |signs: __m128i| _mm256_castsi256_pd(_mm256_slli_epi64::<32>(_mm256_cvtepu32_epi64(signs)));
+            [
+                _mm256_xor_pd(x[0], wide(_mm256_castsi256_si128(top[0]))),
+                _mm256_xor_pd(x[1], wide(_mm256_extracti128_si256::<1>(top[0]))),
+                _mm256_xor_pd(x[2], wide(_mm256_castsi256_si128(top[1]))),
+                _mm256_xor_pd(x[3], wide(_mm256_extracti128_si256::<1>(top[1]))),
+            ]
+        )
+    }
+    #[inline(always)]
+    fn d_sum(self, x: Self::D) -> f64 {
+        proven!(
+            let four = _mm256_add_pd(_mm256_add_pd(x[0], x[2]), _mm256_add_pd(x[1], x[3]));
+            let two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd::<1>(four));
+            _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
+        )
+    }
+    #[inline(always)]
+    fn d_hadamard(self, [a, b, c, d]: Self::D) -> Self::D {
+        let (a, b, c, d) =
+            proven!((_mm256_add_pd(a, c), _mm256_add_pd(b, d), _mm256_sub_pd(a, c), _mm256_sub_pd(b, d)));
+        let quarters = proven!([_mm256_add_pd(a, b), _mm256_sub_pd(a, b), _mm256_add_pd(c, d), _mm256_sub_pd(c, d)]);
+        quarters.map(|x| {
+            proven!(
+                let signs = _mm256_setr_pd(0.0, 0.0, -0.0, -0.0);
+                let x = _mm256_add_pd(_mm256_permute2f128_pd::<1>(x, x), _mm256_xor_pd(x, signs));
+                let signs = _mm256_setr_pd(0.0, -0.0, 0.0, -0.0);
+                _mm256_add_pd(_mm256_permute_pd::<0b0101>(x), _mm256_xor_pd(x, signs))
+            )
+        })
+    }
+    #[inline(always)]
+    fn d_widen(self, x: Self::F) -> Self::D {
+        proven!([
+            _mm256_cvtps_pd(_mm256_castps256_ps128(x[0])),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x[0])),
+            _mm256_cvtps_pd(_mm256_castps256_ps128(x[1])),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x[1]))
+        ])
+    }
+}
+
+impl Simd for Avx512 {
+    type U = __m512i;
+    type F = __m512;
+    type D = [__m512d; 2];
+
+    #[inline(always)]
+    fn u_splat(self, x: u32) -> Self::U {
+        proven!(_mm512_set1_epi32(x as i32))
+    }
+    #[inline(always)]
+    fn u_load(self, from: &[u32; 16]) -> Self::U {
+        proven!(_mm512_loadu_si512(from.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn u_store(self, x: Self::U, to: &mut [u32; 16]) {
+        proven!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x))
+    }
+    #[inline(always)]
+    fn u_add(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!(_mm512_add_epi32(x, y))
+    }
+    #[inline(always)]
+    fn u_sub(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!(_mm512_sub_epi32(x, y))
+    }
+    #[inline(always)]
+    fn u_xor(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!(_mm512_xor_si512(x, y))
+    }
+    #[inline(always)]
+    fn u_and(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!(_mm512_and_si512(x, y))
+    }
+    #[inline(always)]
+    fn u_or(self, x: Self::U, y: Self::U) -> Self::U {
+        proven!(_mm512_or_si512(x, y))
+    }
+    #[inline(always)]
+    fn u_shl<const N: i32>(self, x: Self::U) -> Self::U {
+        proven!(_mm512_sllv_epi32(x, _mm512_set1_epi32(N)))
+    }
+    #[inline(always)]
+    fn u_shr<const N: i32>(self, x: Self::U) -> Self::U {
+        proven!(_mm512_srlv_epi32(x, _mm512_set1_epi32(N)))
+    }
+    #[inline(always)]
+    fn u_sar<const N: i32>(self, x: Self::U) -> Self::U {
+        proven!(_mm512_srav_epi32(x, _mm512_set1_epi32(N)))
+    }
+    #[inline(always)]
+    fn u_rotl<const N: i32, const M: i32>(self, x: Self::U) -> Self::U {
+        proven!(_mm512_rol_epi32::<N>(x))
+    }
+    #[inline(always)]
+    fn u_turn1(self, x: Self::U) -> Self::U {
+        proven!(_mm512_shuffle_epi32::<0b00_11_10_01>(x))
+    }
+    #[inline(always)]
+    fn u_turn2(self, x: Self::U) -> Self::U {
+        proven!(_mm512_shuffle_epi32::<0b01_00_11_10>(x))
+    }
+    #[inline(always)]
+    fn u_turn3(self, x: Self::U) -> Self::U {
+        proven!(_mm512_shuffle_epi32::<0b10_01_00_11>(x))
+    }
+
+    #[inline(always)]
+    fn f_splat(self, x: f32) -> Self::F {
+        proven!(_mm512_set1_ps(x))
+    }
+    #[inline(always)]
+    fn f_load(self, from: &[f32; 16]) -> Self::F {
+        proven!(_mm512_loadu_ps(from.as_ptr()))
+    }
+    #[inline(always)]
+    fn f_store(self, x: Self::F, to: &mut [f32; 16]) {
+        proven!(_mm512_storeu_ps(to.as_mut_ptr(), x))
+    }
+    #[inline(always)]
+    fn f_add(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!(_mm512_add_ps(x, y))
+    }
+    #[inline(always)]
+    fn f_sub(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!(_mm512_sub_ps(x, y))
+    }
+    #[inline(always)]
+    fn f_mul(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!(_mm512_mul_ps(x, y))
+    }
+    #[inline(always)]
+    fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
+        proven!(_mm512_fmadd_ps(x, y, z))
+    }
+    #[inline(always)]
+    fn f_sqrt(self, x: Self::F) -> Self::F {
+        proven!(_mm512_sqrt_ps(x))
+    }
+    #[inline(always)]
+    fn f_from_i32(self, x: Self::U) -> Self::F {
+        proven!(_mm512_cvtepi32_ps(x))
+    }
+    #[inline(always)]
+    fn f_from_bits(self, x: Self::U) -> Self::F {
+        proven!(_mm512_castsi512_ps(x))
+    }
+    #[inline(always)]
+    fn f_to_bits(self, x: Self::F) -> Self::U {
+        proven!(_mm512_castps_si512(x))
+    }
+    #[inline(always)]
+    fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F {
+        let top = self.u_and(signs, self.u_splat(1 << 31));
+        self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
+    }
+    #[inline(always)]
+    fn f_sum(self, x: Self::F) -> f32 {
+        proven!(
+            let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(x)));
+            let eight = _mm256_add_ps(_mm512_castps512_ps256(x), high);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        )
+    }
+    #[inline(always)]
+    fn f_hadamard(self, x: Self::F) -> Self::F {
+        // A bit of each lane's own number says whether it is the minuend of its pair.
+        let negate = |x: Self::F, lanes: u16| {
+            let signs = proven!(_mm512_maskz_set1_epi32(lanes, i32::MIN));
+            self.f_from_bits(self.u_xor(self.f_to_bits(x), signs))
+        };
+        proven!(
+            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b01_00_11_10>(x, x), negate(x, 0xff00));
+            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_11_00_01>(x, x), negate(x, 0xf0f0));
+            let x = _mm512_add_ps(_mm512_permute_ps::<0b01_00_11_10>(x), negate(x, 0xcccc));
+            _mm512_add_ps(_mm512_permute_ps::<0b10_11_00_01>(x), negate(x, 0xaaaa))
+        )
+    }
+
+    #[inline(always)]
+    fn d_splat(self, x: f64) -> Self::D {
+        proven!([_mm512_set1_pd(x); 2])
+    }
+    #[inline(always)]
+    fn d_load(self, from: &[f64; 16]) -> Self::D {
+        let p = from.as_ptr();
+        proven!([_mm512_loadu_pd(p), _mm512_loadu_pd(p.add(8))])
+    }
+    #[inline(always)]
+    fn d_store(self, x: Self::D, to: &mut [f64; 16]) {
+        let p = to.as_mut_ptr();
+        proven!(
+            _mm512_storeu_pd(p, x[0]);
+            _mm512_storeu_pd(p.add(8), x[1])
+        )
+    }
+    #[inline(always)]
+    fn d_add(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([_mm512_add_pd(x[0], y[0]), _mm512_add_pd(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn d_sub(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([_mm512_sub_pd(x[0], y[0]), _mm512_sub_pd(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {
+        proven!([_mm512_fmadd_pd(x[0], y[0], z[0]), _mm512_fmadd_pd(x[1], y[1], z[1])])
+    }
+    #[inline(always)]
+    fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
+        let top = self.u_and(signs, self.u_splat(1 << 31));
+        proven!(
+            let flip = |x: __m512d, signs: __m256i| {
+                let wide = _mm512_sllv_epi64(_mm512_cvtepu32_epi64(signs), _mm512_set1_epi64(32));
+                _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), wide))
+            };
+            [flip(x[0], _mm512_castsi512_si256(top)), flip(x[1], _mm512_extracti64x4_epi64::<1>(top))]
+        )
+    }
+    #[inline(always)]
+    fn d_sum(self, x: Self::D) -> f64 {
+        proven!(
+            let eight = _mm512_add_pd(x[0], x[1]);
+            let four = _mm256_add_pd(_mm512_castpd512_pd256(eight), _mm512_extractf64x4_pd::<1>(eight));
+            let two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd::<1>(four));
+            _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
+        )
+    }
+    #[inline(always)]
+    fn d_hadamard(self, x: Self::D) -> Self::D {
+        let negate = |x: __m512d, lanes: u8| {
+            let signs = proven!(_mm512_maskz_set1_epi64(lanes, i64::MIN));
+            proven!(_mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), signs)))
+        };
+        let halves = proven!([_mm512_add_pd(x[0], x[1]), _mm512_sub_pd(x[0], x[1])]);
+        halves.map(|x| {
+            proven!(
+                let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b01_00_11_10>(x, x), negate(x, 0xf0));
+                let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_11_00_01>(x, x), negate(x, 0xcc));
+                _mm512_add_pd(_mm512_permute_pd::<0b0101_0101>(x), negate(x, 0xaa))
+            )
+        })
+    }
+    #[inline(always)]
+    fn d_widen(self, x: Self::F) -> Self::D {
+        proven!(
+            let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(x)));
+            [_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(high)]
+        )
+    }
+}

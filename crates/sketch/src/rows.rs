@@ -1,0 +1,146 @@
+//! Which rows of the Hadamard matrix a round uses: a uniformly random set, in increasing order.
+
+use crate::kernel::{Kernel, Keystream, Stream};
+
+/// A set of rows as one bit a row.
+pub(crate) struct Rows {
+    bits: Vec<u64>,
+    /// The set is of the rows that are left out.
+    inverted: bool,
+    of: usize,
+}
+
+impl Rows {
+    /// `count` of `of` rows, every set equally likely (Floyd's algorithm; Bentley and Floyd, CACM 30, 1987). Above half of them, the rows
+    /// left out are drawn. The draws are those of [`Words::next_below`](crate::Words::next_below) at the address.
+    pub(crate) fn choose(kernel: Kernel, stream: Stream, address: u32, of: usize, count: usize) -> Self {
+        let inverted = count > of / 2;
+        let draws = if inverted { of - count } else { count };
+        let mut bits = vec![0u64; of.div_ceil(64)];
+        let mut words = Draws { kernel, stream, address, buffer: [0; 32], used: 32, counter: 0 };
+        for last in of - draws..of {
+            let row = words.below(last as u64 + 1) as usize;
+            let row = if bits[row / 64] >> (row % 64) & 1 == 0 { row } else { last };
+            bits[row / 64] |= 1 << (row % 64);
+        }
+        Self { bits, inverted, of }
+    }
+
+    /// Calls `visit` with every chosen row, in increasing order.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
+        if self.inverted && self.bits.iter().all(|&word| word == 0) {
+            return (0..self.of).for_each(visit);
+        }
+        for (index, &word) in self.bits.iter().enumerate() {
+            let mut word = if self.inverted { !word } else { word };
+            if self.of < 64 {
+                word &= (1 << self.of) - 1;
+            }
+            while word != 0 {
+                visit(index * 64 + word.trailing_zeros() as usize);
+                word &= word - 1;
+            }
+        }
+    }
+}
+
+struct Draws {
+    kernel: Kernel,
+    stream: Stream,
+    address: u32,
+    buffer: [u64; 32],
+    used: usize,
+    counter: u32,
+}
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        if self.used == self.buffer.len() {
+            let operation = Keystream { stream: self.stream, row: self.address, counter: self.counter };
+            let blocks = self.kernel.run(operation);
+            for (word, pair) in self.buffer.iter_mut().zip(blocks.as_flattened().as_chunks::<2>().0) {
+                *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
+            }
+            self.counter = self.counter.wrapping_add(4);
+            self.used = 0;
+        }
+        self.used += 1;
+        self.buffer[self.used - 1]
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        loop {
+            let product = u128::from(self.next()) * u128::from(bound);
+            let low = product as u64;
+            // The division is needed only where a rejection is possible at all.
+            if low >= bound || low >= bound.wrapping_neg() % bound {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Source;
+    use crate::{CommonRandomness, Purpose, Seed};
+
+    fn chosen(of: usize, count: usize, round: u64) -> Vec<usize> {
+        let source = Source::new(&CommonRandomness::new(&Seed::reproducible(3)));
+        let mut rows = Vec::new();
+        Rows::choose(source.kernel, source.stream(Purpose::Rows, round), 0, of, count).for_each(|row| rows.push(row));
+        rows
+    }
+
+    #[test]
+    fn as_many_rows_as_asked_all_different() {
+        for of in [1, 2, 4, 64, 128, 1024] {
+            for count in [1, 2, 3, of / 2, of / 2 + 1, of - 1, of] {
+                if count == 0 || count > of {
+                    continue;
+                }
+                let rows = chosen(of, count, 7);
+                assert_eq!(rows.len(), count);
+                assert!(rows.is_sorted_by(|a, b| a < b) && rows[count - 1] < of);
+            }
+        }
+    }
+
+    #[test]
+    fn every_pair_of_rows_is_equally_likely() {
+        for count in [3, 6] {
+            let rounds = 20_000;
+            let mut pairs = [[0u32; 8]; 8];
+            for round in 0..rounds {
+                let rows = chosen(8, count, round);
+                for &a in &rows {
+                    for &b in &rows {
+                        pairs[a][b] += 1;
+                    }
+                }
+            }
+            let probability = (count * (count - 1)) as f64 / 56.0;
+            // Six standard deviations of a binomial; the seed is fixed.
+            let bound = 6.0 * (rounds as f64 * probability * (1.0 - probability)).sqrt();
+            for a in 0..8 {
+                for b in (0..8).filter(|&b| b != a) {
+                    assert!((f64::from(pairs[a][b]) - rounds as f64 * probability).abs() < bound);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_draws_are_those_of_the_words() {
+        let randomness = CommonRandomness::new(&Seed::reproducible(3));
+        let source = Source::new(&randomness);
+        let stream = source.stream(Purpose::Rows, 9);
+        let mut draws = Draws { kernel: source.kernel, stream, address: 5, buffer: [0; 32], used: 32, counter: 0 };
+        let mut words = randomness.words(Purpose::Rows, 9, 5);
+        for bound in 1..200 {
+            let bound = bound * 0x0123_4567_89ab;
+            assert_eq!(draws.below(bound), words.next_below(bound));
+        }
+    }
+}

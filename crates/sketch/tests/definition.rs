@@ -1,0 +1,280 @@
+//! Every kernel against the slow, obvious definition, written from the documentation with the public words alone.
+
+use std::num::NonZeroUsize;
+
+use corewire_sketch::{
+    AnySketch, Blocks, CommonRandomness, Family, Gaussian, Hadamard, Kernel, Purpose, Rademacher, Seed, Sketch, Words,
+};
+use proptest::prelude::*;
+
+fn randomness() -> CommonRandomness {
+    CommonRandomness::new(&Seed::reproducible(11))
+}
+
+/// Word `word` (32 bits) of block `block` at an address.
+fn word(words: &mut Words, block: usize, word: usize) -> u32 {
+    words.seek((block * 8 + word / 2) as u64);
+    let pair = words.next_u64();
+    if word.is_multiple_of(2) { pair as u32 } else { (pair >> 32) as u32 }
+}
+
+fn sign(randomness: &CommonRandomness, round: u64, row: u32, c: usize) -> f32 {
+    let mut words = randomness.words(Purpose::Directions, round, row);
+    let bits = word(&mut words, c / 512, c % 16);
+    if bits >> (31 - c % 512 / 16) & 1 == 1 { -1.0 } else { 1.0 }
+}
+
+/// The words of generator `lane` in a tile, as Blackman and Vigna print xoshiro128++.
+fn generator(randomness: &CommonRandomness, round: u64, row: u32, tile: usize, lane: usize) -> impl FnMut() -> u32 {
+    let mut words = randomness.words(Purpose::Directions, round, row);
+    let mut s: [u32; 4] = std::array::from_fn(|i| word(&mut words, 4 * tile + i, lane));
+    move || {
+        let result = s[0].wrapping_add(s[3]).rotate_left(7).wrapping_add(s[0]);
+        let t = s[1] << 9;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(11);
+        result
+    }
+}
+
+/// Box and Muller in double precision.
+fn pair(u: f64, half_turns: f64, opposite: bool) -> (f64, f64) {
+    let radius = (-2.0 * u.ln()).sqrt() * if opposite { -1.0 } else { 1.0 };
+    let angle = std::f64::consts::FRAC_PI_2 * half_turns;
+    (radius * angle.cos(), radius * angle.sin())
+}
+
+/// The first `len` entries of a Gaussian direction, up to the error of the polynomials.
+fn gaussian(randomness: &CommonRandomness, strict: bool, round: u64, row: u32, len: usize) -> Vec<f64> {
+    let mut entries = vec![0.0; len.next_multiple_of(4096)];
+    for (tile, entries) in entries.chunks_mut(4096).enumerate() {
+        for lane in 0..16 {
+            let mut next = generator(randomness, round, row, tile, lane);
+            for group in entries.chunks_mut(64) {
+                if strict {
+                    for half in 0..2 {
+                        let (first, second) = (next(), next());
+                        let u = f64::from(first >> 1 | 1) / 2f64.powi(31);
+                        let angle = f64::from((second << 1 | 1) as i32) / 2f64.powi(31);
+                        let (x, y) = pair(u, angle, second >> 31 == 1);
+                        group[32 * half + lane] = x;
+                        group[32 * half + 16 + lane] = y;
+                    }
+                } else {
+                    let mut half = || {
+                        let word = next();
+                        let u = f64::from(word >> 15 | 1) / 2f64.powi(17);
+                        let angle = f64::from((word << 17 | 1 << 16) as i32) / 2f64.powi(31);
+                        let (x, y) = pair(u, angle, word >> 15 & 1 == 1);
+                        let unit = (1.0 - 2f64.ln() / 131_072.0).sqrt();
+                        (x / unit, y / unit)
+                    };
+                    let ((x1, y1), (x2, y2)) = (half(), half());
+                    let root = 0.5f64.sqrt();
+                    group[lane] = (x1 + x2) * root;
+                    group[16 + lane] = (x1 - x2) * root;
+                    group[32 + lane] = (y1 + y2) * root;
+                    group[48 + lane] = (y1 - y2) * root;
+                }
+            }
+        }
+    }
+    entries.truncate(len);
+    entries
+}
+
+#[test]
+fn gaussian_entries_are_box_and_muller_of_the_words() {
+    println!("kernels: {:?}", Kernel::available());
+    let randomness = randomness();
+    for kernel in Kernel::available() {
+        // The polynomials' errors times the longest radius, see the kernel.
+        for (strict, bound) in [(false, 6e-5), (true, 4e-6)] {
+            for (round, row, dim) in [(0, 0, 5000), (3, 2, 64), (u64::MAX, 6, 70)] {
+                let sketch = if strict { Gaussian::strict } else { Gaussian::new };
+                let sketch = sketch(&randomness, dim, 7).unwrap().with_kernel(kernel);
+                let mut direction = vec![0.0; dim];
+                sketch.direction(round, row, &mut direction);
+                let expected = gaussian(&randomness, strict, round, row as u32, dim);
+                for (found, expected) in direction.iter().zip(expected) {
+                    assert!(
+                        (f64::from(*found) - expected).abs() < bound,
+                        "{found} {expected} {kernel} strict {strict}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rademacher_entries_are_bits_of_the_words() {
+    let randomness = randomness();
+    for kernel in Kernel::available() {
+        let sketch = Rademacher::new(&randomness, 5000, 6).unwrap().with_kernel(kernel);
+        for row in 0..6 {
+            let mut direction = vec![0.0; 5000];
+            sketch.direction(9, row, &mut direction);
+            for c in (0..5000).step_by(7) {
+                assert_eq!(direction[c], sign(&randomness, 9, row as u32, c));
+            }
+        }
+    }
+}
+
+#[test]
+fn hadamard_directions_are_signed_rows_of_sylvesters_matrix() {
+    let randomness = randomness();
+    for kernel in Kernel::available() {
+        for (dim, budget) in [(1, 1), (2, 2), (40, 8), (64, 64), (1000, 700)] {
+            let sketch = Hadamard::new(&randomness, dim, budget).unwrap().with_kernel(kernel);
+            let mut seen = std::collections::HashSet::new();
+            for row in 0..budget {
+                let mut direction = vec![0.0; dim];
+                sketch.direction(2, row, &mut direction);
+                let unsigned: Vec<f32> = (0..dim).map(|c| direction[c] * sign(&randomness, 2, 0, c)).collect();
+                let index = (0..dim.next_power_of_two())
+                    .find(|index| (0..dim).all(|c| unsigned[c] == [1.0, -1.0][(index & c).count_ones() as usize % 2]));
+                assert!(index.is_some(), "direction {row} is no row of the matrix");
+                if dim.is_power_of_two() {
+                    assert!(seen.insert(index), "row {index:?} came twice");
+                }
+            }
+        }
+    }
+}
+
+/// The inner products in the documented order: sixteen lanes, chunks of 1024.
+fn project(direction: &[f32], vector: &[f64]) -> f64 {
+    let mut total = 0.0;
+    for (direction, vector) in direction.chunks(1024).zip(vector.chunks(1024)) {
+        let mut lanes = [0f64; 16];
+        for (c, (&xi, &a)) in direction.iter().zip(vector).enumerate() {
+            lanes[c % 16] = f64::from(xi).mul_add(a, lanes[c % 16]);
+        }
+        for stride in [8, 4, 2, 1] {
+            for l in 0..stride {
+                lanes[l] += lanes[l + stride];
+            }
+        }
+        total += lanes[0];
+    }
+    total
+}
+
+#[test]
+fn projections_and_reconstructions_have_the_documented_bits() {
+    let randomness = randomness();
+    for kernel in Kernel::available() {
+        for (dim, budget) in [(1, 1), (15, 3), (784, 17), (4097, 6), (9001, 5)] {
+            let sketch = Gaussian::new(&randomness, dim, budget).unwrap().with_kernel(kernel);
+            let vector: Vec<f64> = (0..dim).map(|c| (c as f64 * 0.37).sin()).collect();
+            let mut scalars = vec![0.0; budget];
+            sketch.project(4, &vector, &mut scalars);
+            let mut rebuilt = vec![0.0; dim];
+            sketch.reconstruct(4, &scalars, &mut rebuilt);
+            let mut expected = vec![0.0; dim];
+            let mut direction = vec![0.0; dim];
+            for row in 0..budget {
+                sketch.direction(4, row, &mut direction);
+                assert_eq!(scalars[row].to_bits(), project(&direction, &vector).to_bits());
+                for (sum, &xi) in expected.iter_mut().zip(&direction) {
+                    *sum = f64::from(xi).mul_add(scalars[row], *sum);
+                }
+            }
+            for (found, sum) in rebuilt.iter().zip(expected) {
+                assert_eq!(found.to_bits(), (sum / budget as f64).to_bits());
+            }
+        }
+    }
+}
+
+fn bits<T: corewire_sketch::Real>(values: &[T]) -> Vec<u64> {
+    values.iter().map(|value| value.bits()).collect()
+}
+
+/// Everything that a sketch computes from one vector, as bits.
+fn outcome<T: corewire_sketch::Real>(sketch: &impl Sketch, round: u64, vector: &[T]) -> Vec<u64> {
+    let mut scalars = vec![T::ONE; sketch.len()];
+    sketch.project(round, vector, &mut scalars);
+    let mut all = bits(&scalars);
+    let mut rebuilt = vec![T::ONE; sketch.dim()];
+    sketch.reconstruct(round, &scalars, &mut rebuilt);
+    all.extend(bits(&rebuilt));
+    sketch.reconstruct_add(round, &scalars, T::from_f64(0.3), &mut rebuilt);
+    all.extend(bits(&rebuilt));
+    let doubled: Vec<T> = vector.iter().map(|&x| x + x).collect();
+    let mut many = vec![T::ONE; 3 * sketch.len()];
+    sketch.project_many(round, &[vector, &doubled, vector], &mut many);
+    assert_eq!(bits(&many[..sketch.len()]), bits(&scalars), "project_many differs from project");
+    assert_eq!(bits(&many[2 * sketch.len()..]), bits(&scalars), "project_many differs from project");
+    sketch.project(round, &doubled, &mut scalars);
+    assert_eq!(bits(&many[sketch.len()..2 * sketch.len()]), bits(&scalars), "project_many differs from project");
+    all
+}
+
+fn kernels_agree<T: corewire_sketch::Real>(sketch: &AnySketch, round: u64, vector: &[T]) {
+    let expected = outcome(&sketch.clone().with_kernel(Kernel::REFERENCE), round, vector);
+    for kernel in Kernel::available() {
+        let found = outcome(&sketch.clone().with_kernel(kernel), round, vector);
+        assert!(found == expected, "`{kernel}` differs from the reference");
+        for threads in [1, 2, 8] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let found = pool.install(|| outcome(&sketch.clone().with_kernel(kernel), round, vector));
+            assert!(found == expected, "`{kernel}` on {threads} threads differs from the reference");
+        }
+    }
+}
+
+fn sketches(dim: usize, budget: usize, block: usize) -> Vec<AnySketch> {
+    let randomness = randomness();
+    let mut all = Vec::new();
+    for family in Family::ALL {
+        let limit = if family == Family::Hadamard { dim.next_power_of_two() } else { budget };
+        all.push(AnySketch::new(family, &randomness, dim, budget.min(limit)).unwrap());
+        let block = NonZeroUsize::new(block).unwrap();
+        let limit = if family == Family::Hadamard { block.get().next_power_of_two() } else { budget };
+        all.push(AnySketch::Blocks(Blocks::uniform(family, &randomness, dim, block, budget.min(limit)).unwrap()));
+    }
+    all
+}
+
+#[test]
+fn kernels_and_threads_agree_on_odd_sizes() {
+    for dim in [1, 15, 16, 17, 63, 65, 1023, 1025, 4095, 4096, 4097, 8191, 8209] {
+        for budget in [1, 3, 4, 17] {
+            let vector: Vec<f64> = (0..dim).map(|c| (c as f64 * 1.7).cos()).collect();
+            let short: Vec<f32> = vector.iter().map(|&x| x as f32).collect();
+            for sketch in sketches(dim, budget, 1000) {
+                kernels_agree(&sketch, 5, &vector);
+                kernels_agree(&sketch, 5, &short);
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_and_threads_agree_where_threads_are_used() {
+    let vector: Vec<f32> = (0..40_000).map(|c| (c as f32 * 1.7).cos()).collect();
+    for sketch in sketches(vector.len(), 42, 5000) {
+        kernels_agree(&sketch, 5, &vector);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #[test]
+    fn kernels_agree_on_any_size(dim in 1usize..5000, budget in 1usize..24, block in 1usize..700, round: u64, scale in -30i32..30) {
+        let vector: Vec<f64> = (0..dim).map(|c| (c as f64 * 0.9).sin() * 2f64.powi(scale)).collect();
+        for sketch in sketches(dim, budget, block) {
+            let expected = outcome(&sketch.clone().with_kernel(Kernel::REFERENCE), round, &vector);
+            for kernel in Kernel::available() {
+                prop_assert!(outcome(&sketch.clone().with_kernel(kernel), round, &vector) == expected);
+            }
+        }
+    }
+}
