@@ -1,0 +1,45 @@
+//! The methods of the field other than CORE, and their registry: ids, parameters, theory's steps. docs/methods.md has a section for each.
+//!
+//! # Layout
+//! - [`skip`]: Scaffnew, GradSkip.
+//! - [`local`]: FedLin, FedAvg, SCAFFOLD, distributed SVRG.
+//! - [`two_query`]: ADIANA, CANITA.
+//! - [`coordinates`]: SEGA, ASEGA, IBCD.
+//! - [`signs`]: signSGD with majority vote, 1-bit Adam.
+//! - [`model`]: EF21-P.
+//! - `registry`: what people choose from.
+//!
+//! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
+
+pub mod coordinates;
+pub mod local;
+pub mod model;
+mod registry;
+pub mod signs;
+pub mod skip;
+pub mod two_query;
+
+pub use registry::{Entry, Known, Parameter, build, catalogue};
+
+use crate::objective::Objective;
+use crate::vector;
+
+/// The smoothness of one machine's share, by a power iteration on its bound. It costs no communication, and errs by a few per cent downwards.
+pub fn local_smoothness(objective: &mut dyn Objective, x: &[f64]) -> f64 {
+    let dim = x.len();
+    // Any start will do that no eigenvector is orthogonal to by accident: irregular signs and lengths.
+    let mut direction: Vec<f64> = (0..dim).map(|i| ((i * i % 7) as f64 - 3.25) / (1.0 + (i % 5) as f64)).collect();
+    let mut image = vec![0.0; dim];
+    let mut smoothness = 0.0;
+    for _ in 0..60 {
+        let norm = vector::norm_squared(&direction).sqrt();
+        if norm == 0.0 || !norm.is_finite() {
+            break;
+        }
+        direction.iter_mut().for_each(|v| *v /= norm);
+        objective.bound_vector(x, &direction, &mut image);
+        smoothness = vector::dot(&direction, &image);
+        std::mem::swap(&mut direction, &mut image);
+    }
+    smoothness
+}
