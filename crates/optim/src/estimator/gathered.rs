@@ -140,6 +140,15 @@ impl Downlink {
 }
 
 impl Downlink {
+    fn fixed_len(&self, dim: usize) -> Option<usize> {
+        match self {
+            Self::Dense { double } => Some(dim * if *double { 8 } else { 4 }),
+            Self::Sparse => None,
+            Self::Support(codec) => codec.fixed_len(),
+            Self::Coded { coding, .. } => coding.fixed_len(),
+        }
+    }
+
     /// The message that brings this vector down, for a hub that combines by itself.
     pub fn pack(&mut self, round: u64, mean: &[f64], randomness: &CommonRandomness) -> Vec<u8> {
         let mut message = Vec::new();
@@ -288,13 +297,13 @@ impl Channel {
                 down.encode(down_address(down, round, stream), sum, randomness, &mut part);
                 parts.push(part);
             }
-            let mut reply = join(&parts, None);
+            let mut reply = join(&parts, down.fixed_len(dim));
             extra_means.push(&mut reply);
             Ok(reply)
         })?;
         let body = pull_extra(&reply.message, extra);
         let damaged = |what: String| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {what}") };
-        let parts = split(body, means.len(), None).ok_or_else(|| damaged("it is too short".to_owned()))?;
+        let parts = split(body, means.len(), down.fixed_len(dim)).ok_or_else(|| damaged("it is too short".to_owned()))?;
         for (stream, (part, mean)) in parts.into_iter().zip(means).enumerate() {
             down.decode(down_address(down, round, stream), part, randomness, mean)
                 .map_err(|error| damaged(error.to_string()))?;

@@ -13,6 +13,7 @@ use super::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use super::model::Ef21P;
 use super::signs::{MajorityVote, OneBitAdam};
 use super::skip::Scaffnew;
+use super::local_smoothness;
 use super::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
 use crate::estimator::{
     Channel, Coding, Dasha, Diana, Downlink, DroppedMomentum, Exact, FetchSgd, Gathered, LowRank, Marina, MeanEstimator,
@@ -23,6 +24,7 @@ use crate::method::accelerated::Accelerated;
 use crate::method::conjugate::Conjugate;
 use crate::method::descent::{Descent, Step};
 use crate::method::gradient::{Batch, GradientMethod};
+use crate::problem::Problem;
 
 /// A parameter of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +79,47 @@ pub struct Known {
     pub l1: f64,
 }
 
+/// Up to this dimension the diagonal of A is worth a product with A a coordinate.
+const MOST_DIAGONAL: usize = 2000;
+
 impl Known {
+    /// Measures a problem: power iterations on f and on every machine's share, and the diagonal where there are few coordinates.
+    /// Everything is rounded to its first 40 bits or so, so that the same numbers come out on every CPU in all but rare cases; where
+    /// machines are apart, measure once and hand the numbers over.
+    pub fn measure(problem: &Problem) -> Self {
+        let start = problem.start();
+        let dim = start.len();
+        let mut pooled = problem.pooled();
+        let smoothness = local_smoothness(&mut *pooled, start);
+        let shares = (0..problem.machines()).map(|rank| local_smoothness(&mut *problem.objective(rank), start));
+        let max_smoothness = shares.fold(smoothness, f64::max);
+        let mut unit = vec![0.0; dim];
+        let mut image = vec![0.0; dim];
+        let diagonal = (dim <= MOST_DIAGONAL).then(|| -> Vec<f64> {
+            let entry = |j: usize| {
+                unit[j] = 1.0;
+                pooled.bound_vector(start, &unit, &mut image);
+                unit[j] = 0.0;
+                image[j]
+            };
+            (0..dim).map(entry).map(rounded).collect()
+        });
+        let trace = pooled.bound_trace().unwrap_or_else(|| match &diagonal {
+            Some(diagonal) => diagonal.iter().sum(),
+            None => smoothness * dim as f64,
+        });
+        Self {
+            smoothness: rounded(smoothness),
+            max_smoothness: rounded(max_smoothness),
+            strong_convexity: pooled.strong_convexity(),
+            trace: rounded(trace),
+            machines: problem.machines(),
+            dim,
+            diagonal,
+            l1: pooled.l1(),
+        }
+    }
+
     fn mu(&self) -> f64 {
         if self.strong_convexity > 0.0 { self.strong_convexity } else { 1e-4 * self.smoothness }
     }
@@ -92,6 +134,11 @@ impl Known {
         let root = (1.0 - delta.clamp(0.0, 1.0)).sqrt();
         1.0 / (self.smoothness + self.max_smoothness * root / (1.0 - root).max(1e-12))
     }
+}
+
+/// The number without its last twelve bits.
+fn rounded(x: f64) -> f64 {
+    f64::from_bits((x.to_bits() + 0x800) & !0xfff)
 }
 
 /// One row of the table below: id, title, one line, reference, family, exact, convex only, parameters beside `scale` and `wire`.
@@ -177,11 +224,12 @@ fn parameter(id: &str, name: &'static str) -> Parameter {
         (_, "warmup") => ("0", "rounds in which more than k coordinates travel, falling from a quarter"),
         (_, "rank") => ("2", "rank of the matrix, or expected atoms"),
         (_, "indices") => ("private", "private: each machine draws and sends its own; common: all draw the same"),
-        (_, "zeta") => ("1", "how much a gradient must have moved to be sent"),
+        ("lag", "zeta") => ("1", "how far a gradient must be from what was sent last, in squared moves, to be sent"),
+        (_, "zeta") => ("auto", "as LAG's; auto is the largest that leaves EF21's step, (1 - delta)/(1 - sqrt(1 - delta))"),
         (_, "buckets") => ("256", "quantile buckets, an even number"),
         (_, "candidates") => ("4", "exact values that travel, as a multiple of k"),
         (_, "rows") => ("5", "rows of the table"),
-        (_, "columns") => ("auto", "columns of the table; auto is d/10, rounded up"),
+        (_, "columns") => ("auto", "columns of the table; auto is d/10 or 10 k, whichever is more, and d at most"),
         ("ecq-sgd", "gain") => ("0.2", "weight of the memory in what is sent"),
         ("ecq-sgd", "decay") => ("0.9", "weight of the memory in the next one"),
         (_, "beta1") => ("0.9", "decay of the momentum"),
@@ -454,9 +502,10 @@ impl Builder<'_> {
         Ok(self.descent(start, estimator, step, batch))
     }
 
-    fn sketch(&self) -> Result<CountSketch, String> {
+    fn sketch(&self, keep: usize) -> Result<CountSketch, String> {
         let rows = self.values.count("rows", 5, 1, 99)?;
-        let columns = self.values.count("columns", self.dim.div_ceil(10), 1, 1 << 24)?;
+        let auto = self.dim.div_ceil(10).max(10 * keep).min(self.dim);
+        let columns = self.values.count("columns", auto, 1, 1 << 24)?;
         Ok(CountSketch::new(self.dim, rows, columns, 0, self.randomness))
     }
 
@@ -666,21 +715,21 @@ pub fn build(
         "sketched-sgd" => {
             let keep = b.keep("k")?;
             let candidates = keep.saturating_mul(v.count("candidates", 4, 1, 1 << 20)?);
-            let estimator = SketchedSgd::new(b.sketch()?, keep, candidates, randomness);
+            let estimator = SketchedSgd::new(b.sketch(keep)?, keep, candidates, randomness);
             b.remembering(start, estimator, keep as f64 / dim.max(1) as f64, 1.0)?
         }
         "fetchsgd" => {
             let keep = b.keep("k")?;
             let momentum = v.number("momentum", 0.9, 0.0, 0.999)?;
-            let estimator = FetchSgd::new(b.sketch()?, keep, momentum, randomness);
+            let estimator = FetchSgd::new(b.sketch(keep)?, keep, momentum, randomness);
             b.remembering(start, estimator, keep as f64 / dim.max(1) as f64, 1.0 / (1.0 - momentum))?
         }
         "ef21" | "3pc" => {
             let (coding, delta) = b.contraction()?;
-            let zeta = if id == "3pc" { v.number("zeta", 1.0, 0.0, f64::INFINITY)? } else { 0.0 };
             let root = (1.0 - delta).max(0.0).sqrt();
             // A = 1 - sqrt(1 - delta), B = max((1 - delta)/A, zeta).
             let a = (1.0 - root).max(1e-12);
+            let zeta = if id == "3pc" { v.number("zeta", root * root / a, 0.0, f64::INFINITY)? } else { 0.0 };
             let step = 1.0 / (big + most * ((root * root / a).max(zeta) / a).sqrt());
             let channel = Channel::new(coding, b.sparse_down(), randomness);
             b.descent(start, ThreePoint::new(channel, dim, zeta), step, None)
