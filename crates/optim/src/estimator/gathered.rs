@@ -164,7 +164,8 @@ impl Downlink {
         randomness: &CommonRandomness,
         out: &mut [f64],
     ) -> Result<(), CommError> {
-        let damaged = |error: CodecError| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {error}") };
+        let damaged =
+            |error: CodecError| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {error}") };
         self.decode(down_address(self, round, 0), message, randomness, out).map_err(damaged)
     }
 }
@@ -302,8 +303,10 @@ impl Channel {
             Ok(reply)
         })?;
         let body = pull_extra(&reply.message, extra);
-        let damaged = |what: String| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {what}") };
-        let parts = split(body, means.len(), down.fixed_len(dim)).ok_or_else(|| damaged("it is too short".to_owned()))?;
+        let damaged =
+            |what: String| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {what}") };
+        let parts =
+            split(body, means.len(), down.fixed_len(dim)).ok_or_else(|| damaged("it is too short".to_owned()))?;
         for (stream, (part, mean)) in parts.into_iter().zip(means).enumerate() {
             down.decode(down_address(down, round, stream), part, randomness, mean)
                 .map_err(|error| damaged(error.to_string()))?;

@@ -17,14 +17,15 @@ pub struct LowRank {
     power: PowerSgd,
     q: Vec<f64>,
     error: Vec<f64>,
+    double: bool,
 }
 
 impl LowRank {
-    /// Of this rank, for the matrix nearest to a square.
-    pub fn new(dim: usize, rank: usize, randomness: &CommonRandomness) -> Self {
+    /// Of this rank, for the matrix nearest to a square; numbers have 64 bits if `double`.
+    pub fn new(dim: usize, rank: usize, double: bool, randomness: &CommonRandomness) -> Self {
         let power = PowerSgd::new(dim, Shape::square(dim), rank);
         let q = power.start(Address::default(), randomness);
-        Self { power, q, error: vec![0.0; dim] }
+        Self { power, q, error: vec![0.0; dim], double }
     }
 }
 
@@ -35,12 +36,17 @@ impl Stateful for LowRank {
     }
 }
 
-/// The means over all machines, sent as 32-bit floats.
-fn means(numbers: &mut [f64], comm: &mut dyn Collective) -> Result<(), RunError> {
-    let mut narrow: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
-    comm.all_reduce_sum(Numbers::F32(&mut narrow))?;
+/// The means over all machines, sent as 32-bit floats or 64-bit ones.
+fn means(numbers: &mut [f64], double: bool, comm: &mut dyn Collective) -> Result<(), RunError> {
+    if double {
+        comm.all_reduce_sum(Numbers::F64(numbers))?;
+    } else {
+        let mut narrow: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
+        comm.all_reduce_sum(Numbers::F32(&mut narrow))?;
+        numbers.iter_mut().zip(narrow).for_each(|(number, sum)| *number = f64::from(sum));
+    }
     let n = comm.size() as f64;
-    numbers.iter_mut().zip(narrow).for_each(|(number, sum)| *number = f64::from(sum) / n);
+    numbers.iter_mut().for_each(|number| *number /= n);
     Ok(())
 }
 
@@ -55,19 +61,19 @@ impl MeanEstimator for LowRank {
     ) -> Result<Estimate, RunError> {
         check_finite(comm.rank(), round, "a gradient", local)?;
         vector::add_scaled(1.0, local, &mut self.error);
-        // The extra numbers travel with the first sum.
+        // The extra numbers travel with the first sum, as narrow as it.
         let p_len = self.power.p_len();
         let mut p = vec![0.0; p_len];
         self.power.project_left(&self.error, &self.q, &mut p);
         p.extend_from_slice(extra);
-        means(&mut p, comm)?;
+        means(&mut p, self.double, comm)?;
         extra.copy_from_slice(&p[p_len..]);
         p.truncate(p_len);
         self.power.orthogonalise(&mut p);
         let mut own = vec![0.0; self.power.q_len()];
         self.power.project_right(&self.error, &p, &mut own);
         self.q.copy_from_slice(&own);
-        means(&mut self.q, comm)?;
+        means(&mut self.q, self.double, comm)?;
         self.power.decode(&p, &own, mean);
         vector::add_scaled(-1.0, mean, &mut self.error);
         self.power.decode(&p, &self.q, mean);

@@ -64,7 +64,10 @@ fn float_means(messages: &[&[u8]], count: usize, extras: usize) -> Result<(Vec<f
     let (mut sums, mut extra_means) = (vec![0.0; count], ExtraMeans::new(extras));
     for (rank, message) in messages.iter().enumerate() {
         let Some((body, extra)) = split_extra(message, extras).filter(|(body, _)| body.len() == 4 * count) else {
-            return Err(CommError::Refused { rank, what: format!("it sent {} bytes for {count} numbers", message.len()) });
+            return Err(CommError::Refused {
+                rank,
+                what: format!("it sent {} bytes for {count} numbers", message.len()),
+            });
         };
         extra_means.add(extra);
         for (sum, bytes) in sums.iter_mut().zip(body.as_chunks().0) {
@@ -203,7 +206,8 @@ impl MeanEstimator for FetchSgd {
             extra_means.push(&mut reply);
             Ok(reply)
         })?;
-        let damaged = |what: String| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {what}") };
+        let damaged =
+            |what: String| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {what}") };
         let body = pull_extra(&reply.message, extra);
         codec.decode(address, body, mean).map_err(|error| damaged(error.to_string()))?;
         Ok(Estimate { energy: vector::norm_squared(mean) })

@@ -1,6 +1,6 @@
 //! Methods that send a few coordinates drawn by all machines together, or by each for itself: SEGA, ASEGA, IBCD.
 
-use corewire_comm::{Collective, CommError};
+use corewire_comm::{Collective, CommError, Numbers};
 use corewire_sketch::{CommonRandomness, Purpose, Words};
 
 use crate::error::RunError;
@@ -21,20 +21,28 @@ fn draw(words: &mut Words, dim: usize, count: usize) -> Vec<usize> {
     order
 }
 
-/// The means over all machines of a few coordinates, which all know: four bytes each, both ways.
+/// The means over all machines of a few coordinates, which all know: four bytes each, or eight, both ways.
 fn coordinate_means(
     round: u64,
     gradient: &[f64],
     drawn: &[usize],
+    double: bool,
     comm: &mut dyn Collective,
 ) -> Result<Vec<f64>, RunError> {
     if !vector::all_finite(gradient) {
         return Err(RunError::NotFinite { rank: comm.rank(), round, what: "a gradient" });
     }
-    let mut values: Vec<f32> = drawn.iter().map(|&j| gradient[j] as f32).collect();
-    comm.all_reduce_sum(corewire_comm::Numbers::F32(&mut values))?;
     let n = comm.size() as f64;
-    Ok(values.into_iter().map(|sum| f64::from(sum) / n).collect())
+    let mut values: Vec<f64> = drawn.iter().map(|&j| gradient[j]).collect();
+    if double {
+        comm.all_reduce_sum(Numbers::F64(&mut values))?;
+    } else {
+        let mut narrow: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        comm.all_reduce_sum(Numbers::F32(&mut narrow))?;
+        values = narrow.into_iter().map(f64::from).collect();
+    }
+    values.iter_mut().for_each(|value| *value /= n);
+    Ok(values)
 }
 
 /// Sketches by coordinates: h learns the gradient one coordinate at a time, and h + (1/p_j)(g_j - h_j) e_j is unbiased.
@@ -43,6 +51,7 @@ struct Learned {
     /// The probability of each coordinate; empty for `count` coordinates drawn alike.
     probabilities: Vec<f64>,
     count: usize,
+    double: bool,
     randomness: CommonRandomness,
 }
 
@@ -56,7 +65,7 @@ impl Learned {
         } else {
             (0..dim).filter(|&j| words.next_coin(self.probabilities[j])).collect()
         };
-        let means = coordinate_means(round, gradient, &drawn, comm)?;
+        let means = coordinate_means(round, gradient, &drawn, self.double, comm)?;
         let mut estimate = self.h.clone();
         for (j, mean) in drawn.into_iter().zip(means) {
             let p = self.probabilities.get(j).copied().unwrap_or(self.count as f64 / dim as f64);
@@ -81,10 +90,10 @@ pub struct Sega {
 }
 
 impl Sega {
-    /// `count` coordinates a round.
-    pub fn new(start: Vec<f64>, count: usize, step: f64, randomness: &CommonRandomness) -> Self {
+    /// `count` coordinates a round, of 64 bits if `double`.
+    pub fn new(start: Vec<f64>, count: usize, step: f64, double: bool, randomness: &CommonRandomness) -> Self {
         let h = vec![0.0; start.len()];
-        let learned = Learned { h, probabilities: Vec::new(), count, randomness: randomness.clone() };
+        let learned = Learned { h, probabilities: Vec::new(), count, double, randomness: randomness.clone() };
         Self { x: start, learned, step }
     }
 }
@@ -136,17 +145,18 @@ pub struct Asega {
 }
 
 impl Asega {
-    /// Coordinate j is drawn with probability `probabilities[j]`, on its own.
+    /// Coordinate j is drawn with probability `probabilities[j]`, on its own; it has 64 bits if `double`.
     pub fn new(
         start: Vec<f64>,
         probabilities: Vec<f64>,
         constants: AsegaConstants,
+        double: bool,
         randomness: &CommonRandomness,
     ) -> Self {
         assert_eq!(probabilities.len(), start.len(), "every coordinate has a probability");
         assert!(probabilities.iter().all(|p| *p > 0.0 && *p <= 1.0), "probabilities are in (0, 1]");
         let h = vec![0.0; start.len()];
-        let learned = Learned { h, probabilities, count: 0, randomness: randomness.clone() };
+        let learned = Learned { h, probabilities, count: 0, double, randomness: randomness.clone() };
         Self { z: start.clone(), y: start, learned, constants }
     }
 }
@@ -194,15 +204,16 @@ pub struct Ibcd {
 }
 
 impl Ibcd {
-    /// Blocks of `count` coordinates.
-    pub fn new(start: Vec<f64>, count: usize, step: f64, randomness: &CommonRandomness) -> Self {
-        Self { x: start, count, step, down: Downlink::Sparse, randomness: randomness.clone() }
+    /// Blocks of `count` coordinates; the mean comes down as `down` says.
+    pub fn new(start: Vec<f64>, count: usize, step: f64, down: Downlink, randomness: &CommonRandomness) -> Self {
+        Self { x: start, count, step, down, randomness: randomness.clone() }
     }
 }
 
 impl Stateful for Ibcd {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         visitor.vector(Scope::Common, "x", &mut self.x);
+        self.down.visit(visitor);
     }
 }
 
@@ -220,8 +231,10 @@ impl Method for Ibcd {
         if !vector::all_finite(&gradient) {
             return Err(RunError::NotFinite { rank, round, what: "a gradient" });
         }
-        let message: Vec<u8> =
-            block(rank).into_iter().flat_map(|j| (gradient[j] as f32).clamp(f32::MIN, f32::MAX).to_le_bytes()).collect();
+        let message: Vec<u8> = block(rank)
+            .into_iter()
+            .flat_map(|j| (gradient[j] as f32).clamp(f32::MIN, f32::MAX).to_le_bytes())
+            .collect();
         let reply = machine.comm.exchange(&message, &mut |messages| {
             let mut mean = vec![0.0; dim];
             for (rank, message) in messages.iter().enumerate() {

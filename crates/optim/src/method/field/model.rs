@@ -25,7 +25,14 @@ pub struct Ef21P {
 
 impl Ef21P {
     /// Codecs up and down; `alpha` is how far DIANA's shifts follow, 0 for none.
-    pub fn new(start: Vec<f64>, up: Coding, down: Coding, alpha: f64, step: f64, randomness: &CommonRandomness) -> Self {
+    pub fn new(
+        start: Vec<f64>,
+        up: Coding,
+        down: Coding,
+        alpha: f64,
+        step: f64,
+        randomness: &CommonRandomness,
+    ) -> Self {
         let zeros = vec![0.0; start.len()];
         let channel = Channel::new(up, Downlink::Coded { coding: down, memory: Vec::new() }, randomness);
         Self { w: start.clone(), x: start, mean_shift: zeros.clone(), shift: zeros, alpha, step, channel }

@@ -64,7 +64,8 @@ impl Method for MajorityVote {
         let reply = machine.comm.exchange(&message, &mut |messages| {
             let (mut votes, mut signs) = (vec![0.0; dim], vec![0.0; dim]);
             for (rank, message) in messages.iter().enumerate() {
-                let refused = |error: corewire_compress::CodecError| CommError::Refused { rank, what: error.to_string() };
+                let refused =
+                    |error: corewire_compress::CodecError| CommError::Refused { rank, what: error.to_string() };
                 codec.decode(address, message, &mut signs).map_err(refused)?;
                 vector::add_scaled(1.0, &signs, &mut votes);
             }
