@@ -598,3 +598,23 @@ fn mistakes_are_named_with_the_nearest_word() {
     assert!(error("eden", "bits=0").contains("`bits`"));
     assert!(error("sketchml", "buckets=7").contains("even"));
 }
+
+#[test]
+fn the_page_has_a_section_for_every_method() {
+    let page = include_str!("../../../docs/methods.md");
+    let unwrapped = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for entry in catalogue() {
+        let section = unwrapped.split("### ").find(|section| section.starts_with(&format!("{} ", entry.id)));
+        let section = section.unwrap_or_else(|| panic!("docs/methods.md has no section `{}`", entry.id));
+        assert!(section.contains(entry.one_line), "{}: another line", entry.id);
+        assert!(section.contains(entry.reference), "{}: another reference", entry.id);
+        for parameter in &entry.parameters {
+            assert!(
+                section.contains(&format!("`{}`", parameter.name)),
+                "{}: no parameter {}",
+                entry.id,
+                parameter.name
+            );
+        }
+    }
+}

@@ -77,7 +77,7 @@ pub enum Downlink {
     /// As 32-bit floats without loss: the coordinates that are not zero with their indices, or all, whichever is shorter.
     Sparse,
     /// The values at the coordinates that all machines drew together.
-    Support(RandK),
+    Support(Box<RandK>),
     /// Encoded again, with loss; the hub remembers what was lost if `memory` is not empty.
     Coded {
         /// The codec.
@@ -203,7 +203,7 @@ impl Channel {
     /// All machines draw the same `keep` coordinates; only values travel, both ways.
     pub fn common(dim: usize, keep: usize, randomness: &CommonRandomness) -> Self {
         let codec = RandK::new(dim, keep, Indices::Common, randomness);
-        Self::new(Coding::fixed(codec.clone()), Downlink::Support(codec), randomness)
+        Self::new(Coding::fixed(codec.clone()), Downlink::Support(Box::new(codec)), randomness)
     }
 
     /// What the codec on the way up keeps.

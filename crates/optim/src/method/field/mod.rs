@@ -6,7 +6,7 @@
 //! - [`two_query`]: ADIANA, CANITA.
 //! - [`coordinates`]: SEGA, ASEGA, IBCD.
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
-//! - [`model`]: EF21-P.
+//! - [`mod@model`]: EF21-P, whose model comes down compressed.
 //! - `registry`: what people choose from.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].

@@ -629,7 +629,7 @@ fn parameter(id: &str, name: &'static str) -> Parameter {
         (_, "indices") => ("private", "private: each machine draws and sends its own; common: all draw the same"),
         ("lag", "zeta") => ("1", "how far a gradient must be from what was sent last, in squared moves, to be sent"),
         (_, "zeta") => {
-            ("auto", "as LAG's; auto is the largest that leaves EF21's step, (1 - delta)/(1 - sqrt(1 - delta))")
+            ("auto", "as LAG's; auto is what leaves EF21's step, (1 - delta)/(1 - sqrt(1 - delta)), and 16 at most")
         }
         (_, "buckets") => ("256", "quantile buckets, an even number"),
         (_, "candidates") => ("4", "exact values that travel, as a multiple of k"),
@@ -1151,7 +1151,8 @@ pub fn build(
             let root = (1.0 - delta).max(0.0).sqrt();
             // A = 1 - sqrt(1 - delta), B = max((1 - delta)/A, zeta).
             let a = (1.0 - root).max(1e-12);
-            let zeta = if id == "3pc" { v.number("zeta", root * root / a, 0.0, f64::INFINITY)? } else { 0.0 };
+            let zeta =
+                if id == "3pc" { v.number("zeta", (root * root / a).min(16.0), 0.0, f64::INFINITY)? } else { 0.0 };
             let step = 1.0 / (big + most * ((root * root / a).max(zeta) / a).sqrt());
             let channel = Channel::new(coding, b.sparse_down(), randomness);
             b.descent(start, ThreePoint::new(channel, dim, zeta), step, None)
