@@ -292,6 +292,10 @@ impl Channel {
                 sum.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
             }
             hub(&mut sums);
+            if !sums.iter().all(|sum| vector::all_finite(sum)) {
+                let what = format!("its mean of round {round} is not finite; take a smaller step");
+                return Err(CommError::Refused { rank: 0, what });
+            }
             let mut parts = Vec::with_capacity(sums.len());
             for (stream, sum) in sums.iter().enumerate() {
                 let mut part = Vec::new();

@@ -30,7 +30,7 @@ pub fn local_smoothness(objective: &mut dyn Objective, x: &[f64]) -> f64 {
     largest_eigenvalue(x.len(), |v, out| objective.bound_vector(x, v, out))
 }
 
-/// The largest eigenvalue of a positive semidefinite matrix, by a power iteration.
+/// The largest magnitude of an eigenvalue of a symmetric matrix, by a power iteration.
 fn largest_eigenvalue(dim: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) -> f64 {
     // Any start will do that no eigenvector is orthogonal to by accident: irregular signs and lengths.
     let mut direction: Vec<f64> = (0..dim).map(|i| ((i * i % 7) as f64 - 3.25) / (1.0 + (i % 5) as f64)).collect();
@@ -44,7 +44,7 @@ fn largest_eigenvalue(dim: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) 
         direction.iter_mut().for_each(|v| *v /= norm);
         multiply(&direction, &mut image);
         let last = value;
-        value = vector::dot(&direction, &image);
+        value = vector::dot(&direction, &image).abs();
         if (value - last).abs() <= 1e-6 * value {
             break;
         }

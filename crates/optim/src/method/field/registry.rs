@@ -92,7 +92,8 @@ impl Known {
         let start = problem.start();
         let dim = start.len();
         let mut pooled = problem.pooled();
-        let smoothness = local_smoothness(&mut *pooled, start);
+        // A flat problem has no step of its own; any positive one will do.
+        let smoothness = local_smoothness(&mut *pooled, start).max(1e-12);
         let shares = (0..problem.machines()).map(|rank| local_smoothness(&mut *problem.objective(rank), start));
         let max_smoothness = shares.fold(smoothness, f64::max);
         let mut unit = vec![0.0; dim];
@@ -125,7 +126,7 @@ impl Known {
             smoothness: rounded(smoothness),
             max_smoothness: rounded(max_smoothness),
             strong_convexity: pooled.strong_convexity(),
-            trace: rounded(trace),
+            trace: rounded(trace.max(smoothness)),
             machines: problem.machines(),
             dim,
             diagonal,

@@ -7,7 +7,6 @@ use crate::error::RunError;
 use crate::estimator::{Exact, MeanEstimator};
 use crate::method::{Machine, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
-use crate::vector;
 
 /// Scaffnew: xh_i = x_i - gamma (grad f_i(x_i) - h_i); with probability p all take x = mean(xh_i - (gamma/p) h_i), and
 /// h_i += (p/gamma)(x - xh_i); else x_i = xh_i.
@@ -107,7 +106,6 @@ impl Method for Scaffnew {
         // x moved by about gamma/p times the gradient.
         let moved: f64 = mean.iter().zip(&self.x).map(|(new, old)| (new - old) * (new - old)).sum();
         self.x = mean;
-        debug_assert!(vector::all_finite(&self.x));
         Ok(Outcome { gradient_norm: Some(moved.sqrt() / weight), step: Some(self.step), rejected: false })
     }
 
