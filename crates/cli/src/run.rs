@@ -1,0 +1,400 @@
+//! `corewire run`, `replay` and `journal verify`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, anyhow, bail};
+use corewire_comm::{Collective, Group, Metered, Solo, Transport};
+use corewire_optim::journal::{self, Contents, Facts, Snapshot};
+use corewire_optim::method::Method;
+use corewire_optim::objective::Objective;
+use corewire_optim::problem::Problem;
+use corewire_optim::run::{Begin, Finish, Observer, Rules, Silent};
+use corewire_optim::{RunError, state};
+use corewire_sketch::{CommonRandomness, Seed};
+use serde::{Deserialize, Serialize};
+
+use crate::desk::{Archive, Desk, watch_interrupts};
+use crate::job::{self, Job};
+use crate::{assemble, summary};
+
+/// Arguments of `corewire run`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The job file; the bundled job without one.
+    job: Option<PathBuf>,
+    /// Overrides a key of the job file, as in method.budget=64.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The engine.
+    #[arg(long, value_parser = ["threads", "mpi"])]
+    engine: Option<String>,
+    /// Keeps the run in this folder: journal, snapshots, table of rounds, model.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Goes on with the run in this folder.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["job", "out"])]
+    resume: Option<PathBuf>,
+    /// Writes TensorBoard events into the folder of the run (or `runs/` without one).
+    #[arg(long)]
+    tensorboard: bool,
+    /// Ends with one JSON object instead of the summary.
+    #[arg(long)]
+    json: bool,
+    /// No progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// What a journal's header says, as JSON.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: String,
+    commitment: String,
+    dim: usize,
+    machines: usize,
+    strong_convexity: f64,
+    quadratic: bool,
+    convex: bool,
+    trace_known: bool,
+    l1: f64,
+    /// f* where it was known, as bits.
+    optimum: Option<String>,
+    /// The job as it was run.
+    job: String,
+}
+
+impl Header {
+    fn facts(&self) -> Facts {
+        Facts {
+            dim: self.dim,
+            machines: self.machines,
+            strong_convexity: self.strong_convexity,
+            quadratic: self.quadratic,
+            convex: self.convex,
+            trace_known: self.trace_known,
+            l1: self.l1,
+        }
+    }
+}
+
+/// A job with everything that running it needs.
+pub struct Assembled {
+    /// The job, with all choices made.
+    pub job: Job,
+    /// Its problem.
+    pub problem: Problem,
+    /// Its seed.
+    pub seed: Seed,
+    /// What follows from the seed.
+    pub randomness: CommonRandomness,
+    /// f*, if it is known.
+    pub optimum: Option<f64>,
+    /// What a method may ask.
+    pub facts: Facts,
+}
+
+impl Assembled {
+    /// Reads the data and computes f*.
+    pub fn new(job: Job) -> Result<Self> {
+        let seed = assemble::seed(&job)?;
+        let randomness = CommonRandomness::new(&seed);
+        let problem = assemble::problem(&job, &randomness)?;
+        let optimum = if job.stop.target > 0.0 || job.stop.gradient.is_none() {
+            assemble::optimum(&job, &problem)?
+        } else {
+            None
+        };
+        let facts = Facts::of(&*problem.objective(0), problem.machines());
+        Ok(Self { job, problem, seed, randomness, optimum, facts })
+    }
+
+    /// A fresh method.
+    pub fn method(&self) -> Result<Box<dyn Method>> {
+        assemble::method(&self.job, self.problem.start(), self.facts.quadratic, &self.randomness)
+    }
+
+    /// When to stop.
+    pub fn rules(&self) -> Rules {
+        let stop = &self.job.stop;
+        Rules {
+            rounds: stop.rounds,
+            target: (stop.target > 0.0).then_some(stop.target),
+            optimum: self.optimum,
+            gradient: stop.gradient,
+            seconds: stop.seconds,
+            bytes: stop.bytes,
+            ..Rules::default()
+        }
+    }
+
+    fn header(&self) -> Result<String> {
+        let Facts { dim, machines, strong_convexity, quadratic, convex, trace_known, l1 } = self.facts;
+        let header = Header {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commitment: self.seed.commitment().to_string(),
+            dim,
+            machines,
+            strong_convexity,
+            quadratic,
+            convex,
+            trace_known,
+            l1,
+            optimum: self.optimum.map(|optimum| format!("{:016x}", optimum.to_bits())),
+            job: toml::to_string(&self.job.table)?,
+        };
+        Ok(serde_json::to_string(&header)?)
+    }
+}
+
+/// Where a resumed run goes on.
+pub struct Resume {
+    contents: Contents,
+    snapshot: Option<Snapshot>,
+}
+
+/// Runs a job on the machines of this process; returns how it ended and machine 0's observer.
+pub fn execute<O: Observer + Send>(
+    assembled: &Assembled,
+    transport: impl Transport + 'static,
+    observer: O,
+    resume: Option<&Resume>,
+) -> Result<(Finish, O)> {
+    // A mistake in the job is told once, not by every machine.
+    drop(assembled.method()?);
+    let rules = assembled.rules();
+    let observer = Mutex::new(Some(observer));
+    let results = Group::new(transport).run(|machine| {
+        let rank = machine.rank();
+        let mut objective = assembled.problem.objective(rank);
+        let mut method = assembled.method().map_err(|error| RunError::Unsuited(format!("{error:#}")))?;
+        let mut begin = Begin::default();
+        if let Some(resume) = resume {
+            begin = go_back(resume, &mut *method, assembled.facts, rank)?;
+        }
+        let mut comm = Metered::new(machine, assembled.job.link);
+        let mut own = (rank == 0).then(|| observer.lock().expect("nobody panics here").take()).flatten();
+        let mut silent = Silent;
+        let watching: &mut dyn Observer = match &mut own {
+            Some(observer) => observer,
+            None => &mut silent,
+        };
+        let finish = corewire_optim::run::run(&mut comm, &mut *objective, &mut *method, &rules, begin, watching);
+        if own.is_some() {
+            *observer.lock().expect("nobody panics here") = own;
+        }
+        finish
+    });
+    let observer = observer.into_inner().expect("nobody panics here").ok_or_else(|| anyhow!("machine 0 is not here"))?;
+    let mut finish = None;
+    let mut errors = Vec::new();
+    for result in results {
+        match result {
+            Ok(done) => finish = finish.or(Some(done)),
+            Err(error) => errors.push(error),
+        }
+    }
+    // Who failed says more than who saw it fail.
+    errors.sort_by_key(RunError::is_consequence);
+    match (errors.into_iter().next(), finish) {
+        (Some(error), _) => Err(error.into()),
+        (None, Some(finish)) => Ok((finish, observer)),
+        (None, None) => bail!("no machine ran"),
+    }
+}
+
+/// Prepares a method from the journal and puts a machine's snapshot back.
+fn go_back(resume: &Resume, method: &mut dyn Method, facts: Facts, rank: usize) -> Result<Begin, RunError> {
+    let Some(snapshot) = &resume.snapshot else { return Ok(Begin::default()) };
+    journal::prepare(method, &resume.contents, facts)?;
+    let machine = &snapshot.machines[rank];
+    state::restore(method, machine.saved.clone()).map_err(RunError::Unsuited)?;
+    Ok(Begin { round: snapshot.round, traffic: machine.traffic, initial: Some(snapshot.initial) })
+}
+
+/// `corewire run`.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    watch_interrupts();
+    let (job, resumed) = match &arguments.resume {
+        None => (job::load(arguments.job.as_deref(), &arguments.set)?, None),
+        Some(folder) => {
+            let (header, contents) = open(folder)?;
+            let table = format!("{}\n", header.job);
+            let file = folder.join("job.toml");
+            std::fs::write(&file, table).with_context(|| format!("cannot write {}", file.display()))?;
+            let overrides: Vec<String> = arguments.set.clone();
+            if overrides.iter().any(|key| !key.starts_with("stop.")) {
+                bail!("a resumed run keeps its parameters; only `stop.*` can be set");
+            }
+            (job::load(Some(&file), &overrides)?, Some((folder.clone(), header, contents)))
+        }
+    };
+    let mut job = job;
+    if let Some(engine) = &arguments.engine {
+        job.engine = engine.clone();
+    }
+    let assembled = crate::choose::settle(Assembled::new(job)?, arguments.quiet || arguments.json)?;
+    let target = (assembled.job.stop.target > 0.0 && assembled.optimum.is_some()).then_some(assembled.job.stop.target);
+    let desk = Desk::new(arguments.quiet || arguments.json, assembled.job.stop.rounds, target);
+
+    let folder = arguments.out.clone().or(arguments.resume.clone());
+    let (archive, resume) = match resumed {
+        None => (folder.as_deref().map(|folder| new_archive(&assembled, folder)).transpose()?, None),
+        Some((folder, header, contents)) => {
+            if header.commitment != assembled.seed.commitment().to_string() {
+                bail!("the seed is not the one of this run: its commitment is {}", header.commitment);
+            }
+            if header.facts() != assembled.facts {
+                bail!("the data is not that of this run: it had {} coordinates on {} machines", header.dim, header.machines);
+            }
+            let snapshot = Snapshot::newest(&folder, contents.rounds.len() as u64)?
+                .filter(|snapshot| snapshot.machines.len() == assembled.facts.machines);
+            let begin = snapshot.as_ref().map_or(0, |snapshot| snapshot.round);
+            // Without a snapshot the run begins anew, and the journal is checked from its first round.
+            let mut contents = contents;
+            let archive = if begin == 0 {
+                let archive = restart(&folder, &assembled)?;
+                contents.rounds.clear();
+                archive
+            } else {
+                Archive::reopen(&folder, &contents, begin)?
+            };
+            (Some(archive), Some(Resume { contents, snapshot }))
+        }
+    };
+    let board = match arguments.tensorboard {
+        true => {
+            let folder = folder.clone().unwrap_or_else(|| PathBuf::from("runs"));
+            Some(crate::tensorboard::Board::create(&folder)?)
+        }
+        false => None,
+    };
+    let desk = desk.with_archive(archive).with_board(board);
+    let (finish, desk) = match assembled.job.engine.as_str() {
+        "threads" => execute(&assembled, Solo::new(assembled.job.machines), desk, resume.as_ref())?,
+        other => bail!("this corewire was built without the engine `{other}`; build it with `--features {other}`"),
+    };
+    desk.close()?;
+    if let Some(folder) = &folder {
+        write_model(&assembled, &finish, &folder.join("model.safetensors"))?;
+    }
+    let report = summary::Report::new(&assembled, &finish);
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        summary::print(&assembled, &finish, &report, folder.as_deref())?;
+    }
+    Ok(())
+}
+
+fn new_archive(assembled: &Assembled, folder: &Path) -> Result<Archive> {
+    let archive = Archive::create(folder, &assembled.header()?)?;
+    let job = folder.join("job.toml");
+    std::fs::write(&job, toml::to_string(&assembled.job.table)?).with_context(|| format!("cannot write {}", job.display()))?;
+    journal::write_model(&folder.join("start.safetensors"), assembled.problem.start(), HashMap::new())?;
+    Ok(archive)
+}
+
+/// A run that stopped before its first snapshot begins anew in the same folder.
+fn restart(folder: &Path, assembled: &Assembled) -> Result<Archive> {
+    let path = folder.join("journal.bin");
+    std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+    new_archive(assembled, folder)
+}
+
+fn write_model(assembled: &Assembled, finish: &Finish, path: &Path) -> Result<()> {
+    let spec = &assembled.job.problem;
+    let about = HashMap::from([
+        ("model".to_owned(), spec.model.clone()),
+        ("data".to_owned(), spec.data.clone()),
+        ("bias".to_owned(), spec.bias.to_string()),
+        ("normalise".to_owned(), spec.normalise.to_string()),
+        ("hidden".to_owned(), spec.hidden.to_string()),
+        ("rounds".to_owned(), finish.last.round.to_string()),
+        ("digest".to_owned(), format!("{:016x}", finish.digest)),
+        ("job".to_owned(), toml::to_string(&assembled.job.table)?),
+    ]);
+    Ok(journal::write_model(path, &finish.iterate, about)?)
+}
+
+fn open(folder: &Path) -> Result<(Header, Contents)> {
+    let path = folder.join("journal.bin");
+    if !path.exists() {
+        bail!("{} holds no run: there is no journal.bin; `corewire run --out {}` makes one", folder.display(), folder.display());
+    }
+    let contents = journal::read(&path)?;
+    let header = serde_json::from_str(&contents.header).with_context(|| format!("{}: the header is not understood", path.display()))?;
+    Ok((header, contents))
+}
+
+/// The method of a journal, replayed through so many rounds without any data.
+fn replayed(folder: &Path, header: &Header, contents: &Contents, rounds: u64) -> Result<Box<dyn Method>> {
+    let table = job::parse(&header.job)?;
+    let file = folder.join("job.toml");
+    let job = job::from_table(table, file.parent())?;
+    let seed = assemble::seed(&job)?;
+    if seed.commitment().to_string() != header.commitment {
+        bail!("the seed is not the one of this run: its commitment is {}", header.commitment);
+    }
+    let (start, _) = journal::read_model(&folder.join("start.safetensors"))?;
+    let mut method = assemble::method(&job, &start, header.quadratic, &CommonRandomness::new(&seed))?;
+    journal::replay(&mut *method, contents, header.facts(), rounds)?;
+    Ok(method)
+}
+
+/// `corewire replay`.
+pub fn replay(folder: &Path, to: Option<u64>, out: &Path, json: bool) -> Result<()> {
+    let (header, contents) = open(folder)?;
+    let rounds = to.unwrap_or(contents.rounds.len() as u64);
+    let mut method = replayed(folder, &header, &contents, rounds)?;
+    let digest = state::digest(&mut *method);
+    let about = HashMap::from([
+        ("rounds".to_owned(), rounds.to_string()),
+        ("digest".to_owned(), format!("{digest:016x}")),
+        ("job".to_owned(), header.job.clone()),
+    ]);
+    journal::write_model(out, method.iterate(), about)?;
+    if json {
+        let report = serde_json::json!({ "rounds": rounds, "digest": format!("{digest:016x}"), "model": out });
+        println!("{report}");
+    } else {
+        println!("replayed {rounds} rounds from {} without data; digest {digest:016x}", folder.display());
+        println!("the model is in {}", out.display());
+    }
+    Ok(())
+}
+
+/// `corewire journal verify`.
+pub fn verify(folder: &Path, json: bool) -> Result<()> {
+    let (header, contents) = open(folder)?;
+    let rounds = contents.rounds.len() as u64;
+    let method = replayed(folder, &header, &contents, rounds);
+    let digest = match method {
+        Ok(mut method) => state::digest(&mut *method),
+        Err(error) => return Err(error.context("every record is whole, but they cannot be replayed")),
+    };
+    let newest = Snapshot::newest(folder, rounds)?;
+    if json {
+        let report = serde_json::json!({
+            "rounds": rounds, "bytes": contents.whole_bytes, "torn_bytes": contents.torn_bytes,
+            "digest": format!("{digest:016x}"), "snapshot": newest.map(|snapshot| snapshot.round),
+        });
+        println!("{report}");
+        return Ok(());
+    }
+    println!("{rounds} rounds in {} bytes, every record whole and chained; replayed to digest {digest:016x}", contents.whole_bytes);
+    if contents.torn_bytes > 0 {
+        println!("{} bytes at the end were being written when the run stopped; a resume cuts them off", contents.torn_bytes);
+    }
+    match newest {
+        Some(snapshot) => println!("newest snapshot: after round {}", snapshot.round),
+        None => println!("no snapshot yet: a resume begins at the start"),
+    }
+    Ok(())
+}
+
+/// The objective that evaluation may use; for reports.
+pub fn pooled(assembled: &Assembled) -> Box<dyn Objective> {
+    assembled.problem.pooled()
+}
