@@ -34,7 +34,7 @@ fn main() {
             return;
         }
         Some("vanish") => forever(&mut mpi, machines, |_, _| Ok(())),
-        Some("disagree") => disagree(&mut mpi),
+        Some("disagree") => disagree(mpi),
         _ => Err("laws, latency, forever, fail, panic, vanish or disagree, and the number of machines".to_owned()),
     };
     match outcome {
@@ -153,11 +153,17 @@ fn forever(mpi: &mut Mpi, machines: usize, happens: fn(usize, usize) -> Result<(
     all_well(results)
 }
 
-/// Every process is handed its own seed: nothing may run.
-fn disagree(mpi: &mut Mpi) -> Result<(), String> {
+/// Every process is handed its own seed: nothing may run, and one of them says so.
+fn disagree(mut mpi: Mpi) -> ! {
     let (process, processes) = (mpi.process(), mpi.processes());
-    let group = Group::new(mpi.transport(processes).map_err(say)?);
-    all_well(group.run(|machine| handshake::agree(machine, &[("seed", process.to_string())]).map_err(say)))
+    let outcome = mpi.transport(processes).and_then(|transport| {
+        let results = Group::new(transport).run(|machine| handshake::agree(machine, &[("seed", process.to_string())]));
+        results.into_iter().collect::<Result<Vec<()>, CommError>>()
+    });
+    match outcome {
+        Ok(_) => mpi.abort(4, "they agree"),
+        Err(error) => mpi.fail(3, &error.to_string(), Some(&error)),
+    }
 }
 
 /// The median time of an exchange, and of a swap on a ring, at process 0.

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use corewire_comm::CommError;
 use mpi::Threading;
@@ -13,7 +13,7 @@ use crate::call::{self, Communicator};
 use crate::processes::Processes;
 use crate::share::share;
 
-/// This process as a member of an MPI job. The main thread holds it from start to end, and ends it by [`Mpi::finish`] or [`Mpi::abort`]: dropped otherwise
+/// This process as a member of an MPI job. The main thread holds it from start to end, and ends it by [`Mpi::finish`] or [`Mpi::fail`]: dropped otherwise
 /// (an error on the way, a forgotten case) it aborts the job, for the other processes would wait for ever.
 pub struct Mpi {
     world: Communicator,
@@ -24,6 +24,8 @@ pub struct Mpi {
 pub(crate) struct Job {
     process: usize,
     finished: AtomicBool,
+    /// What the last group ended with, if every process got it and none of them had a reason of its own.
+    common: Mutex<Option<CommError>>,
     /// Finalised by hand, because its own drop does not look at the return code.
     _universe: ManuallyDrop<Universe>,
 }
@@ -46,7 +48,8 @@ impl Mpi {
             call::abort(1);
         }
         abort_on_panic(process, threading);
-        let job = Arc::new(Job { process, finished: AtomicBool::new(false), _universe: universe });
+        let job =
+            Arc::new(Job { process, finished: AtomicBool::new(false), common: Mutex::new(None), _universe: universe });
         Ok(Self { world, job })
     }
 
@@ -66,9 +69,9 @@ impl Mpi {
         let theirs = self.world.all_gather([machines as u64])?;
         if let Some(process) = theirs.iter().position(|their| *their != theirs[0]) {
             let what = format!("it is asked for {} machines, process 0 for {}", theirs[process][0], theirs[0][0]);
-            return Err(CommError::Engine { process, what });
+            return Err(self.job.in_common(CommError::Engine { process, what }));
         }
-        let machines = share(machines, self.processes())?;
+        let machines = share(machines, self.processes()).map_err(|error| self.job.in_common(error))?;
         Ok(Processes::new(self.world.duplicate()?, machines, Arc::clone(&self.job)))
     }
 
@@ -77,7 +80,21 @@ impl Mpi {
         self.job.finished.store(true, Ordering::Relaxed);
     }
 
-    /// Says who and why, and ends all processes of the job with this code.
+    /// The end of a run that failed because of `cause`. Where that is what every process got, process 0 says why and all of them end with this
+    /// code, of their own accord; otherwise it aborts.
+    pub fn fail(self, code: i32, why: &str, cause: Option<&CommError>) -> ! {
+        let common = self.job.common.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if common.is_none() || common.as_ref() != cause {
+            self.abort(code, why);
+        }
+        if self.process() == 0 {
+            complain(why);
+        }
+        self.finish();
+        std::process::exit(code)
+    }
+
+    /// Says who and why, and ends all processes of the job with this code, whatever they do.
     pub fn abort(&self, code: i32, why: &str) -> ! {
         abort(self.process(), code, why)
     }
@@ -88,6 +105,14 @@ impl Drop for Mpi {
         if !self.job.finished.load(Ordering::Relaxed) {
             abort(self.process(), 1, "it ended without finishing its part");
         }
+    }
+}
+
+impl Job {
+    /// Notes that every process of the job gets this error.
+    pub(crate) fn in_common(&self, error: CommError) -> CommError {
+        *self.common.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        error
     }
 }
 
@@ -108,9 +133,8 @@ pub(crate) fn abort(process: usize, code: i32, why: &str) -> ! {
 /// To standard error, with what was printed before. There is nobody left to hear that a stream is closed.
 fn complain(what: &str) {
     let _ = std::io::stdout().flush();
-    let mut stream = std::io::stderr().lock();
-    let _ = writeln!(stream, "{what}");
-    let _ = stream.flush();
+    // In one piece: the lines of several processes meet in one stream.
+    let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
 }
 
 fn abort_on_panic(process: usize, threading: Threading) {

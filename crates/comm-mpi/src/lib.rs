@@ -24,7 +24,7 @@
 //! let outcome: Result<Vec<()>, corewire_comm::CommError> = run();
 //! match outcome {
 //!     Ok(_) => mpi.finish(),
-//!     Err(error) => mpi.abort(1, &error.to_string()),
+//!     Err(error) => mpi.fail(1, &error.to_string(), Some(&error)),
 //! }
 //! ```
 

@@ -17,7 +17,7 @@ pub struct Processes {
     largest_bytes: usize,
     state: State,
     /// Last, so that MPI ends after everything else.
-    _job: Arc<Job>,
+    job: Arc<Job>,
 }
 
 enum State {
@@ -41,7 +41,7 @@ const FAILURE: u8 = 1;
 
 impl Processes {
     pub(crate) fn new(communicator: Communicator, machines: Vec<usize>, job: Arc<Job>) -> Self {
-        Self { communicator, machines, largest_bytes: i32::MAX as usize, state: State::Open, _job: job }
+        Self { communicator, machines, largest_bytes: i32::MAX as usize, state: State::Open, job }
     }
 
     /// Lets one call of MPI move at most so many bytes; longer messages travel in pieces. Every process must set the same.
@@ -75,7 +75,7 @@ impl Processes {
         if let Some(process) = said.iter().position(|[theirs, _]| *theirs != said[0][0]) {
             self.state = State::Over;
             let what = "it and process 0 are out of step: one meets at the hub, the other its neighbours".to_owned();
-            return Err(CommError::Engine { process, what });
+            return Err(self.job.in_common(CommError::Engine { process, what }));
         }
         Ok(said.iter().map(|[_, length]| *length as usize).collect())
     }
@@ -116,7 +116,7 @@ impl Processes {
             return Ok(Arc::from(bytes));
         }
         self.state = State::Over;
-        Err(self.read_error(&bytes))
+        Err(self.job.in_common(self.read_error(&bytes)))
     }
 
     fn read_error(&self, bytes: &[u8]) -> CommError {
