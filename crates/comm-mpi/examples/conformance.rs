@@ -16,27 +16,30 @@ fn main() {
     let mut mpi = Mpi::initialise().expect("MPI starts");
     let machines = number(1).unwrap_or(mpi.processes());
     let largest_bytes = number(2).unwrap_or(i32::MAX as usize);
-    let outcome = match arguments.first().map(String::as_str) {
-        Some("laws") => laws(&mut mpi, machines, largest_bytes),
-        Some("latency") => latency(&mut mpi, machines),
-        Some("forever") => forever(&mut mpi, machines, |_, _| Ok(())),
-        Some("fail") => forever(&mut mpi, machines, |process, _| match process {
-            1 => Err("the disk of process 1 is full".to_owned()),
-            _ => Ok(()),
-        }),
-        Some("panic") => forever(&mut mpi, machines, |process, machine| {
-            assert!(process != 1 || machine % 2 == 0, "machine {machine} lost its mind");
-            Ok(())
-        }),
-        Some("vanish") if mpi.process() == 1 => {
-            std::thread::sleep(Duration::from_millis(300));
-            drop(mpi);
-            return;
-        }
-        Some("vanish") => forever(&mut mpi, machines, |_, _| Ok(())),
-        Some("disagree") => disagree(mpi),
-        _ => Err("laws, latency, forever, fail, panic, vanish or disagree, and the number of machines".to_owned()),
-    };
+    let outcome =
+        match arguments.first().map(String::as_str) {
+            Some("laws") => laws(&mut mpi, machines, largest_bytes),
+            Some("latency") => latency(&mut mpi, machines),
+            Some("forever") => forever(&mut mpi, machines, |_, _| Ok(())),
+            Some("fail") => forever(&mut mpi, machines, |process, _| match process {
+                1 => Err("the disk of process 1 is full".to_owned()),
+                _ => Ok(()),
+            }),
+            Some("panic") => forever(&mut mpi, machines, |process, machine| {
+                assert!(process != 1 || machine % 2 == 0, "machine {machine} lost its mind");
+                Ok(())
+            }),
+            Some("vanish") if mpi.process() == 1 => {
+                std::thread::sleep(Duration::from_millis(300));
+                drop(mpi);
+                return;
+            }
+            Some("vanish") => forever(&mut mpi, machines, |_, _| Ok(())),
+            Some("truncate") => truncate(&mut mpi, machines),
+            Some("disagree") => disagree(mpi),
+            _ => Err("laws, latency, forever, fail, panic, vanish, truncate or disagree, and the number of machines"
+                .to_owned()),
+        };
     match outcome {
         Ok(()) => mpi.finish(),
         Err(why) => mpi.abort(3, &why),
@@ -151,6 +154,13 @@ fn forever(mpi: &mut Mpi, machines: usize, happens: fn(usize, usize) -> Result<(
         Ok(())
     });
     all_well(results)
+}
+
+/// Process 0 makes room for less than the others send, which MPI reports there.
+fn truncate(mpi: &mut Mpi, machines: usize) -> Result<(), String> {
+    let largest_bytes = if mpi.process() == 0 { 300 } else { i32::MAX as usize };
+    let transport = mpi.transport(machines).map_err(say)?.with_largest_bytes(largest_bytes);
+    all_well(Group::new(transport).run(|machine| machine.all_gather(&[1; 4000]).map_err(say)))
 }
 
 /// Every process is handed its own seed: nothing may run, and one of them says so.
