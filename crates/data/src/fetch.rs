@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::{DataError, KnownSet};
 
@@ -36,17 +37,27 @@ const FRUITLESS_ATTEMPTS: usize = 3;
 /// A connection that is silent for so long is broken.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// How the network is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// A proxy, `http://host:port`; `None` goes directly.
+    pub proxy: Option<String>,
+    /// Certificates in PEM to trust instead of Mozilla's: for networks whose proxy opens HTTPS.
+    pub certificates: Option<PathBuf>,
+}
+
 impl Downloader {
-    /// A downloader that goes through `proxy` (`http://host:port`), or directly.
-    pub fn new(proxy: Option<&str>) -> Result<Self, DataError> {
-        let fail = |e: ureq::Error| DataError::Fetch {
-            url: proxy.unwrap_or_default().into(),
+    /// A downloader on this network.
+    pub fn new(network: &Network) -> Result<Self, DataError> {
+        let wrong_proxy = |e: ureq::Error| DataError::Fetch {
+            url: network.proxy.clone().unwrap_or_default(),
             what: format!("the proxy's address is wrong: {e}"),
         };
-        let proxy = proxy.map(ureq::Proxy::new).transpose().map_err(fail)?;
+        let proxy = network.proxy.as_deref().map(ureq::Proxy::new).transpose().map_err(wrong_proxy)?;
+        let roots = network.certificates.as_deref().map_or(Ok(RootCerts::WebPki), certificates)?;
         let agent = ureq::Agent::config_builder()
             .proxy(proxy)
-            .tls_config(tls_config())
+            .tls_config(tls_config(roots))
             .http_status_as_error(false)
             // The bytes as they are: a checksum is one of the stored file.
             .accept_encoding("identity")
@@ -101,7 +112,12 @@ impl Downloader {
             return Err(DataError::Fetch { url: url.into(), what });
         }
         let mut part = Part::open(destination)?;
-        self.complete(url, &mut part, wanted.is_some(), progress)?;
+        if let Err(e) = self.complete(url, &mut part, wanted.is_some(), progress) {
+            if part.len()? == 0 {
+                part.discard();
+            }
+            return Err(e);
+        }
         part.file.sync_all().map_err(|e| DataError::io(&part.path, e))?;
         let found = digest(&part.path)?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
@@ -166,9 +182,14 @@ impl Downloader {
                 request = request.header("If-Range", version);
             }
         }
-        let response = request.call().map_err(|e| Trouble::Broken(e.to_string()))?;
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let refused = |what: String| Trouble::Final(DataError::Fetch { url: url.into(), what });
+        let response = request.call().map_err(|e| match e {
+            // How rustls reports a certificate that it does not trust.
+            ureq::Error::Io(e) if e.kind() == io::ErrorKind::InvalidData => refused(e.to_string()),
+            ureq::Error::BadUri(_) | ureq::Error::TooManyRedirects => refused(e.to_string()),
+            e => Trouble::Broken(e.to_string()),
+        })?;
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let mut received = match response.status().as_u16() {
             200 => 0,
             206 => {
@@ -225,14 +246,30 @@ impl Downloader {
 
 /// HTTPS by rustls over graviola, which builds without a C compiler.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn tls_config() -> ureq::tls::TlsConfig {
+fn tls_config(roots: RootCerts) -> TlsConfig {
     let provider = std::sync::Arc::new(rustls_graviola::default_provider());
-    ureq::tls::TlsConfig::builder().unversioned_rustls_crypto_provider(provider).build()
+    TlsConfig::builder().root_certs(roots).unversioned_rustls_crypto_provider(provider).build()
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn tls_config() -> ureq::tls::TlsConfig {
-    ureq::tls::TlsConfig::default()
+fn tls_config(roots: RootCerts) -> TlsConfig {
+    TlsConfig::builder().root_certs(roots).build()
+}
+
+/// The certificates of a PEM file.
+fn certificates(path: &Path) -> Result<RootCerts, DataError> {
+    let pem = fs::read(path).map_err(|e| DataError::io(path, e))?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(&pem) {
+        let item = item.map_err(|e| DataError::file(path, format!("not a PEM file: {e}")))?;
+        if let PemItem::Certificate(certificate) = item {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() {
+        return Err(DataError::file(path, "there is no certificate in it; PEM is expected"));
+    }
+    Ok(RootCerts::from(certificates))
 }
 
 /// Whether this CPU has the instructions that graviola cannot do without: those of 2014 and later.

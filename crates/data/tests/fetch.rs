@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use corewire_data::fetch::{Downloader, Progress};
+use corewire_data::fetch::{Downloader, Network, Progress};
 use corewire_data::{DataError, KnownSet, ReadOptions, RemoteFile, load};
 use sha2::{Digest, Sha256};
 
@@ -92,7 +92,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 fn download(server: &Server, sha256: Option<&str>, destination: &Path) -> Result<(), DataError> {
-    Downloader::new(None).unwrap().download(&server.url, sha256, destination, &mut |_| {})
+    Downloader::new(&Network::default()).unwrap().download(&server.url, sha256, destination, &mut |_| {})
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -110,7 +110,7 @@ fn a_file_is_fetched_once_and_its_progress_told() {
     let sum = sha256(&contents());
     let mut seen = Vec::new();
     let mut progress = |p: Progress<'_>| seen.push((p.file.to_owned(), p.received_bytes, p.total_bytes));
-    let downloader = Downloader::new(None).unwrap();
+    let downloader = Downloader::new(&Network::default()).unwrap();
     downloader.download(&server.url, Some(&sum), &destination, &mut progress).unwrap();
     downloader.download(&server.url, Some(&sum), &destination, &mut progress).unwrap();
     assert_eq!(std::fs::read(&destination).unwrap(), contents());
@@ -233,7 +233,7 @@ fn a_refusal_is_passed_on() {
     let server = Server::start(|_, _, stream| respond(stream, "404 Not Found", "", 4, b"gone"));
     let message = download(&server, None, &destination).unwrap_err().to_string();
     assert_eq!(message, format!("cannot fetch `{}`: the server answered 404 Not Found", server.url));
-    assert!(!destination.exists());
+    assert!(names(folder.path()).is_empty());
     assert_eq!(server.ranges(), [None]);
 }
 
@@ -256,8 +256,23 @@ fn a_server_that_is_not_there_is_named() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{address}/set");
     let destination = folder.path().join("set");
-    let result = Downloader::new(None).unwrap().download(&url, None, &destination, &mut |_| {});
+    let result = Downloader::new(&Network::default()).unwrap().download(&url, None, &destination, &mut |_| {});
     assert!(result.unwrap_err().to_string().contains(&url));
+}
+
+#[test]
+fn a_network_that_is_described_wrongly_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "no certificate").unwrap();
+    for (network, part) in [
+        (Network { proxy: Some("not a proxy".into()), ..Default::default() }, "the proxy's address is wrong"),
+        (Network { certificates: Some(empty), ..Default::default() }, "there is no certificate in it"),
+        (Network { certificates: Some(folder.path().join("absent")), ..Default::default() }, "absent"),
+    ] {
+        let message = Downloader::new(&network).err().unwrap().to_string();
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]
@@ -281,7 +296,7 @@ fn a_known_set_is_fetched_and_loaded() {
     ]
     .leak();
     let set = KnownSet { name: "small", rows: 2, dim: 1, classes: 2, files };
-    let path = Downloader::new(None).unwrap().fetch(&set, folder.path(), &mut |_| {}).unwrap();
+    let path = Downloader::new(&Network::default()).unwrap().fetch(&set, folder.path(), &mut |_| {}).unwrap();
     assert_eq!(load(&path, &ReadOptions::default()).unwrap().rows(), set.rows);
     assert_eq!(names(folder.path()), ["small", "small.sha256", "small.t", "small.t.sha256"]);
 }
