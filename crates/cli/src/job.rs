@@ -135,6 +135,17 @@ pub struct GraphSpec {
     pub tolerance: f64,
 }
 
+impl Job {
+    /// Settles the method, also in the copy that a run keeps.
+    pub fn choose_method(&mut self, name: &str) {
+        self.method.name = name.to_owned();
+        let section = self.table.entry("method").or_insert_with(|| Value::Table(Table::new()));
+        if let Some(section) = section.as_table_mut() {
+            section.insert("name".to_owned(), Value::String(name.to_owned()));
+        }
+    }
+}
+
 /// Reads a job file, if there is one, and applies the overrides.
 pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
     let mut table = match path {

@@ -1,10 +1,18 @@
 //! The binary `corewire`: arguments become typed values, one library call does the work, people read the result.
 
 mod assemble;
+mod bench;
+mod choose;
+mod data;
 mod desk;
+mod graph;
+mod inspect;
 mod job;
+mod plot;
+mod privacy;
 mod run;
 mod summary;
+mod tensorboard;
 mod units;
 
 use std::path::PathBuf;
@@ -40,6 +48,32 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure a problem: does compression help, with which budget, on which link?
+    #[command(after_help = "Example:\n  corewire inspect job.toml --mbit-s 10 --rtt-ms 40")]
+    Inspect(inspect::Arguments),
+    /// Time the sketch on this machine.
+    #[command(after_help = "Example:\n  corewire bench --family gaussian --dim 1048576 --budget 256 --threads 1")]
+    Bench(bench::Arguments),
+    /// Data sets: list, fetch, shard, convert.
+    Data {
+        #[command(subcommand)]
+        command: data::Command,
+    },
+    /// What an observer of the messages learns, exactly.
+    #[command(after_help = "Example:\n  corewire privacy --adjacency 0.01 --delta 1e-5 --budget 10 --rounds 100")]
+    Privacy(privacy::Arguments),
+    /// Make a secret seed, in a file that only you can read.
+    #[command(after_help = "Example:\n  corewire seed seed.txt")]
+    Seed {
+        /// The new file.
+        file: PathBuf,
+        /// One JSON object at the end.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a graph of machines without a centre costs.
+    #[command(after_help = "Example:\n  corewire graph grid --machines 64 --plot grid.svg")]
+    Graph(graph::Arguments),
     /// Check a journal.
     #[command(after_help = "Example:\n  corewire journal verify runs/first")]
     Journal {
@@ -65,6 +99,12 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay { folder, to, out, json } => run::replay(&folder, to, &out, json),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Data { command } => data::run(&command),
+        Command::Privacy(arguments) => privacy::run(&arguments),
+        Command::Seed { file, json } => privacy::create_seed(&file, json),
+        Command::Graph(arguments) => graph::run(&arguments),
         Command::Journal { command: JournalCommand::Verify { folder, json } } => run::verify(&folder, json),
     };
     match done {

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::{Collective, Group, Metered, Solo, Transport};
 use corewire_optim::journal::{self, Contents, Facts, Snapshot};
 use corewire_optim::method::Method;
-use corewire_optim::objective::Objective;
 use corewire_optim::problem::Problem;
 use corewire_optim::run::{Begin, Finish, Observer, Rules, Silent};
 use corewire_optim::{RunError, state};
@@ -98,14 +97,18 @@ pub struct Assembled {
 impl Assembled {
     /// Reads the data and computes f*.
     pub fn new(job: Job) -> Result<Self> {
+        let mut assembled = Self::with_optimum(job, None)?;
+        if assembled.job.stop.target > 0.0 || assembled.job.stop.gradient.is_none() {
+            assembled.optimum = assemble::optimum(&assembled.job, &assembled.problem)?;
+        }
+        Ok(assembled)
+    }
+
+    /// Reads the data; f* is handed in.
+    pub fn with_optimum(job: Job, optimum: Option<f64>) -> Result<Self> {
         let seed = assemble::seed(&job)?;
         let randomness = CommonRandomness::new(&seed);
         let problem = assemble::problem(&job, &randomness)?;
-        let optimum = if job.stop.target > 0.0 || job.stop.gradient.is_none() {
-            assemble::optimum(&job, &problem)?
-        } else {
-            None
-        };
         let facts = Facts::of(&*problem.objective(0), problem.machines());
         Ok(Self { job, problem, seed, randomness, optimum, facts })
     }
@@ -392,9 +395,4 @@ pub fn verify(folder: &Path, json: bool) -> Result<()> {
         None => println!("no snapshot yet: a resume begins at the start"),
     }
     Ok(())
-}
-
-/// The objective that evaluation may use; for reports.
-pub fn pooled(assembled: &Assembled) -> Box<dyn Objective> {
-    assembled.problem.pooled()
 }
