@@ -33,31 +33,40 @@ impl<T: Real> Operation for Transform<'_, T> {
             }
             return;
         }
-        let mut size = values.len();
-        // Outside the cache: two strides a pass, over the whole array.
-        while size > RESIDENT {
-            for block in values.chunks_exact_mut(size) {
-                pass4(simd, block);
-            }
-            size /= 4;
-        }
-        for block in values.chunks_exact_mut(size) {
-            let mut part = size;
-            while part >= 64 {
-                for block in block.chunks_exact_mut(part) {
-                    pass4(simd, block);
+        // Depth first, which is the order of the addresses: a block's large strides are done when the walk enters it, and its quarters follow at once,
+        // while they are still in a near cache.
+        let resident = if values.len().ilog2() % 2 == RESIDENT.ilog2() % 2 { RESIDENT } else { RESIDENT / 2 };
+        let resident = resident.min(values.len());
+        for start in (0..values.len()).step_by(resident) {
+            let mut size = values.len();
+            while size > resident {
+                if start.is_multiple_of(size) {
+                    pass4(simd, &mut values[start..start + size]);
                 }
-                part /= 4;
+                size /= 4;
             }
-            if part == 32 {
-                for block in block.chunks_exact_mut(32) {
-                    pass2(simd, block);
-                }
-            }
-            for lanes in block.as_chunks_mut::<16>().0 {
-                T::store(simd, T::hadamard(simd, T::load(simd, lanes)), lanes);
-            }
+            whole(simd, &mut values[start..start + resident]);
         }
+    }
+}
+
+/// All strides of a block of n >= 16 that fits in the cache.
+#[inline(always)]
+fn whole<S: Simd, T: Element>(simd: S, block: &mut [T]) {
+    let mut size = block.len();
+    while size >= 64 {
+        for part in block.chunks_exact_mut(size) {
+            pass4(simd, part);
+        }
+        size /= 4;
+    }
+    if size == 32 {
+        for part in block.chunks_exact_mut(32) {
+            pass2(simd, part);
+        }
+    }
+    for lanes in block.as_chunks_mut::<16>().0 {
+        T::store(simd, T::hadamard(simd, T::load(simd, lanes)), lanes);
     }
 }
 
