@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use crate::part::{PARTS, Part, Source};
-use crate::sketch::{check_reconstruction, check_scalars, check_vectors, squares};
+use crate::sketch::{check_reconstruction, check_scalars, check_vectors};
 use crate::{CommonRandomness, Family, Kernel, Purpose, Real, Sketch, SketchError};
 
 /// A sketch of every block of `block` coordinates (the last one may be shorter) with its own budget m_b.
@@ -124,7 +124,7 @@ impl Blocks {
         check_reconstruction(self.dim, self.len(), scalars, out);
         for_each_block(out, self.block, |block, out| {
             let (_, range) = self.ranges(block);
-            self.part(block).reconstruct(&self.source, round, &scalars[range], out, add);
+            T::reconstruct(&self.part(block), &self.source, round, &scalars[range], out, add);
         });
     }
 }
@@ -159,7 +159,7 @@ impl Sketch for Blocks {
             pieces.clear();
             pieces.extend(vectors.iter().map(|vector| &vector[coordinates.clone()]));
             let out = out.get_mut(scalars.start..).unwrap_or_default();
-            self.part(block).project(&self.source, round, &pieces, out, self.len());
+            T::project(&self.part(block), &self.source, round, &pieces, out, self.len());
         }
     }
 
@@ -175,6 +175,6 @@ impl Sketch for Blocks {
         check_scalars(self.len(), scalars.len());
         (0..self.blocks())
             .map(|block| &scalars[self.ranges(block).1])
-            .fold(T::ZERO, |sum, scalars| sum + squares(scalars) / T::from_f64(scalars.len() as f64))
+            .fold(T::ZERO, |sum, scalars| sum + T::squares(scalars) / T::from_f64(scalars.len() as f64))
     }
 }

@@ -170,17 +170,17 @@ macro_rules! sketch {
 
             fn project_many<T: Real>(&self, round: u64, vectors: &[&[T]], out: &mut [T]) {
                 check_vectors(self.dim(), self.len(), vectors, out);
-                self.part.project(&self.source, round, vectors, out, self.len());
+                T::project(&self.part, &self.source, round, vectors, out, self.len());
             }
 
             fn reconstruct<T: Real>(&self, round: u64, scalars: &[T], out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
-                self.part.reconstruct(&self.source, round, scalars, out, None);
+                T::reconstruct(&self.part, &self.source, round, scalars, out, None);
             }
 
             fn reconstruct_add<T: Real>(&self, round: u64, scalars: &[T], scale: T, out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
-                self.part.reconstruct(&self.source, round, scalars, out, Some(scale));
+                T::reconstruct(&self.part, &self.source, round, scalars, out, Some(scale));
             }
         }
     };

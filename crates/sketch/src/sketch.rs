@@ -54,13 +54,8 @@ pub trait Sketch {
     /// If `scalars` has not `len` numbers.
     fn energy<T: Real>(&self, scalars: &[T]) -> T {
         check_scalars(self.len(), scalars.len());
-        squares(scalars) / T::from_f64(self.len() as f64)
+        T::squares(scalars) / T::from_f64(self.len() as f64)
     }
-}
-
-/// The sum of squares, from the first to the last.
-pub(crate) fn squares<T: Real>(scalars: &[T]) -> T {
-    scalars.iter().fold(T::ZERO, |sum, &scalar| scalar.mul_add(scalar, sum))
 }
 
 pub(crate) fn check_vectors<T>(dim: usize, len: usize, vectors: &[&[T]], out: &[T]) {

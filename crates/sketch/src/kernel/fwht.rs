@@ -54,19 +54,28 @@ impl<T: Real> Operation for Transform<'_, T> {
 #[inline(always)]
 fn whole<S: Simd, T: Element>(simd: S, block: &mut [T]) {
     let mut size = block.len();
-    while size >= 64 {
+    while size > 64 {
         for part in block.chunks_exact_mut(size) {
             pass4(simd, part);
         }
         size /= 4;
     }
-    if size == 32 {
-        for part in block.chunks_exact_mut(32) {
-            pass2(simd, part);
+    match size {
+        64 => {
+            for part in block.as_chunks_mut::<64>().0 {
+                last64(simd, part);
+            }
         }
-    }
-    for lanes in block.as_chunks_mut::<16>().0 {
-        T::store(simd, T::hadamard(simd, T::load(simd, lanes)), lanes);
+        32 => {
+            for part in block.as_chunks_mut::<32>().0 {
+                last32(simd, part);
+            }
+        }
+        _ => {
+            for lanes in block.as_chunks_mut::<16>().0 {
+                T::store(simd, T::hadamard(simd, T::load(simd, lanes)), lanes);
+            }
+        }
     }
 }
 
@@ -89,15 +98,26 @@ fn pass4<S: Simd, T: Element>(simd: S, block: &mut [T]) {
     }
 }
 
-/// Stride n/2 of a block of n >= 32.
+/// All strides of 64 numbers, without going through memory between them.
 #[inline(always)]
-fn pass2<S: Simd, T: Element>(simd: S, block: &mut [T]) {
-    let (low, high) = block.split_at_mut(block.len() / 2);
-    for (low, high) in low.as_chunks_mut::<16>().0.iter_mut().zip(high.as_chunks_mut::<16>().0) {
-        let (x, y) = (T::load(simd, low), T::load(simd, high));
-        T::store(simd, T::lanes_add(simd, x, y), low);
-        T::store(simd, T::lanes_sub(simd, x, y), high);
-    }
+fn last64<S: Simd, T: Element>(simd: S, block: &mut [T; 64]) {
+    let [a, b, c, d] = block.as_chunks_mut::<16>().0 else { unreachable!("64 is four times 16") };
+    let (w, x, y, z) = (T::load(simd, a), T::load(simd, b), T::load(simd, c), T::load(simd, d));
+    let (w, y) = (T::lanes_add(simd, w, y), T::lanes_sub(simd, w, y));
+    let (x, z) = (T::lanes_add(simd, x, z), T::lanes_sub(simd, x, z));
+    T::store(simd, T::hadamard(simd, T::lanes_add(simd, w, x)), a);
+    T::store(simd, T::hadamard(simd, T::lanes_sub(simd, w, x)), b);
+    T::store(simd, T::hadamard(simd, T::lanes_add(simd, y, z)), c);
+    T::store(simd, T::hadamard(simd, T::lanes_sub(simd, y, z)), d);
+}
+
+/// All strides of 32 numbers.
+#[inline(always)]
+fn last32<S: Simd, T: Element>(simd: S, block: &mut [T; 32]) {
+    let [low, high] = block.as_chunks_mut::<16>().0 else { unreachable!("32 is twice 16") };
+    let (x, y) = (T::load(simd, low), T::load(simd, high));
+    T::store(simd, T::hadamard(simd, T::lanes_add(simd, x, y)), low);
+    T::store(simd, T::hadamard(simd, T::lanes_sub(simd, x, y)), high);
 }
 
 /// Multiplies `values` in place by the signs at one address, from coordinate 0 on.
