@@ -1,6 +1,6 @@
 //! `known-answers.txt` holds: a change of any bit of the randomness, of a projection or of a reconstruction is seen here first.
 //!
-//! `COREWIRE_REGENERATE=1 cargo test -p corewire-sketch --test known_answers` writes the file anew; do so only where the change of values is meant and announced.
+//! `check_known_answers.py` checks a part of it without this code. `COREWIRE_REGENERATE=1 cargo test -p corewire-sketch --test known_answers` writes the file anew; do so only where the change of values is meant and announced.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -23,6 +23,25 @@ const HEADER: &str = "\
 #           are summed l with l + 8, then l + 4, l + 2, l + 1, and the chunks in order.
 # rebuild   the reconstruction from the scalars p_j = ((5 j) mod 11 - 5) / 4, j = 0, 1, ..., as the bits of the type. The products are summed with fused
 #           multiply-adds from direction 0 on, then divided by the budget.
+#
+# Gaussian entries, exactly. All arithmetic is in f32 with one rounding an operation. In a tile, generator l (xoshiro128++, seeded as the documentation of `Gaussian` says) makes
+# entries l, 16 + l, 32 + l and 48 + l of every 64. With polynomials by Horner's rule, highest coefficient first, each step a fused multiply-add:
+#   radius(k, bits)  u = k / 2^bits; e and z such that u = 2^e (1 + z) and the bits of 1 + z are at least 3f3504f3 (sqrt 1/2) and below twice that number;
+#                    r = sqrt(fma(e, ln2, z * ln(z))).
+#   turn(r, t, sign) y = t / 2^31, t a signed 32-bit number rounded to f32; r is negated where sign is 1; x = r * cos(y * y), y = r * (y * sin(y * y)).
+# `gaussian`, one word w: r = radius(w >> 15 | 1, 17), t = w << 17 | 1 << 16, sign = bit 15; two words give (x1, y1) and (x2, y2), and the four
+#   entries are x1 + x2, x1 - x2, y1 + y2, y1 - y2. The halved variance is in the coefficients.
+# `gaussian-strict`, two words v, w: r = radius(v >> 1 | 1, 31), rounded to f32 before the division, t = w << 1 | 1, sign = bit 31 of w; entries x, y, and two more from two more words.
+# The coefficients, lowest first, as the bits of an f32; -2 times the variance is already in ln and ln2:
+# polynomial name=ln-16 : bf800091 3effed73 beaa20e0 3e8260cd be6480c8 3e12d0d6
+# polynomial name=ln2-16 : bf317255
+# polynomial name=sin-16 : 3fc90faf bf25594a 3da2af46 bb8e0369
+# polynomial name=cos-16 : 3f7fff90 bf9de2d2 3e815232 bc9c6ea8
+# polynomial name=ln-32 : bffffffd 3f80006a bf2aae50 3eff9870 becb83a1 3eb16446 bea809ae 3e4f3db2
+# polynomial name=ln2-32 : bfb17218
+# polynomial name=sin-32 : 3fc90fdb bf255ddb 3da333bc bb9919e6 391e2b10
+# polynomial name=cos-32 : 3f7fffff bf9de9d3 3e81de83 bcaa7b0d 3a60f832
+#
 # Keys: block and budgets are there for sketches by blocks. All addresses are of purpose 0 and the seed of the first line.
 ";
 

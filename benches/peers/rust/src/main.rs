@@ -63,7 +63,7 @@ fn main() {
     }
 }
 
-/// Eight rows of normal numbers from a crate, made and multiplied at once.
+/// Two rows of normal numbers from a crate, made and multiplied at once.
 fn crate_normals(name: &str, mut generator: impl Rng, a: &[f32]) {
     let rows = 2;
     let time = best(|| {
@@ -75,7 +75,7 @@ fn crate_normals(name: &str, mut generator: impl Rng, a: &[f32]) {
     report("project", name, time / (rows * a.len()) as f64);
 }
 
-/// The transform as FFHT and its like do it: iterative, two strides a pass, vectors made by the compiler for this CPU (`-C target-cpu=native`).
+/// The textbook transform: iterative, two strides a pass, vectors made by the compiler for this CPU (`-C target-cpu=native`).
 fn plain_transform(values: &mut [f32]) {
     let mut size = values.len();
     while size >= 4 {

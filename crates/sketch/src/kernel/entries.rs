@@ -266,3 +266,27 @@ impl<E: Entries> Operation for Fill<'_, E> {
         self.entries.fill(simd, &mut state, &mut [self.out]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coefficients_are_those_that_other_languages_are_told() {
+        let file = include_str!("../../known-answers.txt");
+        let check = |name: &str, coefficients: &[f32]| {
+            let line = coefficients
+                .iter()
+                .fold(format!("# polynomial name={name} :"), |line, c| format!("{line} {:08x}", c.to_bits()));
+            assert!(file.lines().any(|known| known == line), "{line}");
+        };
+        check("ln-16", &LN_16);
+        check("ln2-16", &[(-2.0 * HALF * LN_2) as f32]);
+        check("sin-16", &SIN_SHORT);
+        check("cos-16", &COS_SHORT);
+        check("ln-32", &LN_32);
+        check("ln2-32", &[(-2.0 * LN_2) as f32]);
+        check("sin-32", &SIN_LONG);
+        check("cos-32", &COS_LONG);
+    }
+}
