@@ -234,7 +234,7 @@ mod tests {
         ]);
         assert_eq!(
             answer(&report),
-            "core-cg reached 1e-6 with 10 kB a machine in all, 2.0 times fewer bytes than core-agd, the next best, and 5.0 times fewer \
+            "core-cg reached 1e-6 with 10 kB a machine in all, 2 times fewer bytes than core-agd, the next best, and 5 times fewer \
              bytes than cg, the best that is not CORE."
         );
         let report = with_runs(&[

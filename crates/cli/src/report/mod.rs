@@ -185,8 +185,8 @@ pub(crate) fn render(report: &Report) -> String {
         "js" => include_str!("page.js").to_string(),
         "data" => data(report),
         "title" => escape(&report.title),
-        "question" => escape(&answer::question(report)),
-        "answer" => escape(&answer(report)),
+        "question" => prose(&answer::question(report)),
+        "answer" => prose(&answer(report)),
         "facts" => facts(report),
         "link_figure" => link_figure(report),
         "target_note" => target_note(report),
@@ -221,6 +221,23 @@ fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A sentence in which no short name breaks at its hyphen and no number stands apart from its unit.
+fn prose(text: &str) -> String {
+    let mut out = String::new();
+    for word in escape(text).split(' ') {
+        let unit = ["B", "kB", "MB", "GB", "TB", "PB"].contains(&word.trim_end_matches([',', '.', ';', ')']));
+        if !out.is_empty() {
+            out.push_str(if unit { "&nbsp;" } else { " " });
+        }
+        if word.contains('-') && word.len() <= 24 {
+            out.push_str(&format!("<span class=\"whole\">{word}</span>"));
+        } else {
+            out.push_str(word);
         }
     }
     out
@@ -321,8 +338,8 @@ fn link_figure(report: &Report) -> String {
             .to_string();
     };
     format!(
-        "<figure class=\"plot\" data-plot=\"link\"><figcaption><h3>Against seconds on the modelled link</h3><p>{} Mbit/s, {} ms there and \
-         back, {} bytes on top of each message</p></figcaption></figure>",
+        "<figure class=\"plot\" data-plot=\"link\"><figcaption><h3>Against seconds on the link</h3><p>Modelled: {} Mbit/s, {} ms there and \
+         back, {} B on top of a message</p></figcaption></figure>",
         plain(link.mbit_s),
         plain(link.rtt_ms),
         plain(link.overhead_bytes)
@@ -431,7 +448,7 @@ mod tests {
             assert_eq!(data["runs"].as_array().unwrap().len(), report.runs.len());
             for (i, run) in report.runs.iter().enumerate() {
                 assert!(html.contains(&format!("<tr data-run=\"{i}\"")), "{}", run.method);
-                assert!(html.contains(&escape(&run.method)), "{}", run.method);
+                assert!(html.contains(&format!("data-method=\"{}\"", escape(&run.method))), "{}", run.method);
                 assert_eq!(data["runs"][i]["label"], run.label.as_str());
                 assert_eq!(data["runs"][i]["points"].as_array().unwrap().len(), run.trace.len());
             }
@@ -487,7 +504,7 @@ mod tests {
     fn runs_that_fell_short_say_so() {
         let html = render(&sample());
         assert!(html.contains("never reached (best "));
-        assert!(html.contains(&escape(&answer(&sample()))));
+        assert!(html.contains(&prose(&answer(&sample()))));
         assert!(!render(&no_target()).contains("never reached"));
     }
 

@@ -105,7 +105,7 @@
       grid.append(make("line", { x1: box.left, x2: box.right, y1: at, y2: at }));
       labels.append(power(box.left - 8, at + 4, v, "end"));
     }
-    for (const v of ticks(x.log, x.low, x.high, box.width / 74)) {
+    for (const v of ticks(x.log, x.low, x.high, box.width / 60)) {
       const at = fx(v);
       grid.append(make("line", { x1: at, x2: at, y1: box.top, y2: box.bottom }));
       labels.append(make("text", { x: at, y: box.bottom + 18, "text-anchor": at > box.right - 16 ? "end" : "middle" }, xTick(v)));
@@ -345,7 +345,7 @@
     for (const i of all) {
       const run = data.runs[i];
       const toggle = html("button", { type: "button", class: "toggle", "aria-pressed": "true", "data-run": i, title: run.label },
-        swatch(i, 30), html("span", { class: "who" }, run.label), html("span", { class: "cost" }, run.cost));
+        swatch(i, 30), html("span", { class: "who" }, run.label), html("span", { class: "cost" }, run.cost || (run.standing === "failed" ? "error" : data.target > 0 ? "never" : "")));
       const only = html("button", { type: "button", class: "only", "aria-label": `Only ${run.label}` }, "only");
       toggle.addEventListener("click", () => { if (!shown.delete(i)) shown.add(i); refresh(); });
       // Its two clicks have undone each other by now.
@@ -417,7 +417,8 @@
       if (known(deff) && deff >= 1 && deff <= x.high) {
         const right = fx(deff) > area.right - 110;
         marks.append(make("line", { class: "aim", x1: fx(deff), x2: fx(deff), y1: area.top, y2: area.bottom }),
-          make("text", { class: "mark", x: fx(deff) + (right ? -7 : 7), y: area.top + 14, "text-anchor": right ? "end" : "start" }, `d_eff = ${scientific(deff)}`));
+          make("text", { class: "mark", x: fx(deff) + (right ? -7 : 7), y: area.top + 14, "text-anchor": right ? "end" : "start" },
+            "d", make("tspan", { dy: 3, "font-size": 9 }, "eff"), make("tspan", { dy: -3 }, ` = ${scientific(deff)}`)));
       }
       const path = make("path", { class: "curve core", d: line(points) });
       path.style.stroke = "var(--s0)";

@@ -160,13 +160,12 @@ fn invent(i: usize, &(id, label, family, rounds, floor, up, down, trips): &Inven
     let rate = if rounds == 0 { 0.004 + 0.0007 * i as f64 } else { 6.0 * std::f64::consts::LN_10 / rounds as f64 };
     let latency = 0.04 * trips as f64;
     let course = |round: u64| {
-        let t = round as f64;
-        // Fast at first, then at its rate, with a ripple of its own.
-        let start = 1.0 / (1.0 + 8.0 * t / end as f64).powf(0.5);
-        let ending = (rate * end as f64 * 0.16).exp();
-        let ripple = 1.0 + 0.2 * (t * 40.0 / end as f64 + i as f64).sin() * (t / end as f64);
-        let relative = start * (-rate * t * 0.84).exp() * ripple / (1.0 + (ending - 1.0) * (t / end as f64).powi(6)) + floor;
-        if round == end && rounds == end { 9.6e-7 } else { relative.min(1.0) }
+        let t = round as f64 / end as f64;
+        // Fast at first, then at its rate, with a ripple of its own that is gone at the end.
+        let start = 1.0 / (1.0 + 30.0 * t).powf(0.7);
+        let ripple = 1.0 + 0.25 * (t * 40.0 + i as f64).sin() * t * (1.0 - t);
+        let relative = start * (-(rate * end as f64 - 31f64.ln() * 0.7 + 0.04) * t).exp() * ripple + floor;
+        relative.min(1.0)
     };
     let step = (end / 300).max(1);
     let mut marks: Vec<u64> = (0..=end).step_by(step as usize).collect();

@@ -70,7 +70,7 @@ fn columns(report: &Report) -> Vec<Column> {
             Cell::number(run.link_seconds.unwrap_or(f64::NAN), seconds)
         }));
     }
-    columns.push(column("best", "Best", "Least relative suboptimality seen", |_, run| Cell::number(run.best, scientific)));
+    columns.push(column("best", "Best seen", "Least relative suboptimality seen", |_, run| Cell::number(run.best, scientific)));
     columns
 }
 
@@ -93,12 +93,13 @@ fn row(report: &Report, columns: &[Column], rank: usize, i: usize) -> String {
             format!("<td data-key=\"{}\" data-v=\"{value}\">{}</td>", column.key, cell.html)
         })
         .collect();
-    format!("<tr data-run=\"{i}\" data-rank=\"{rank}\" class=\"{standing}{core}\">{cells}</tr>")
+    let method = escape(&run.method);
+    format!("<tr data-run=\"{i}\" data-method=\"{method}\" data-rank=\"{rank}\" class=\"{standing}{core}\">{cells}</tr>")
 }
 
 fn name(run: &RunInfo) -> String {
     let mut html = format!("<span class=\"name\"><span class=\"swatch\"></span>{}</span>", escape(&run.label));
-    if run.method != run.label {
+    if !run.method.eq_ignore_ascii_case(&run.label) {
         html += &format!("<code>{}</code>", escape(&run.method));
     }
     for (class, prefix, text) in [("note", "tuned: ", &run.tuned), ("note", "", &run.note), ("error", "error: ", &run.error)] {

@@ -68,8 +68,8 @@ pub(super) fn scientific(value: f64) -> String {
 pub(super) fn times(value: f64) -> String {
     match value {
         v if !v.is_finite() => UNKNOWN.to_string(),
-        v if v < 1.095 => format!("{v:.2}"),
-        v if v < 9.95 => format!("{v:.1}"),
+        v if v < 1.095 => trimmed(format!("{v:.2}")),
+        v if v < 9.95 => trimmed(format!("{v:.1}")),
         v if v < 1e15 => count(v.round() as u64),
         v => scientific(v),
     }
@@ -126,6 +126,6 @@ mod tests {
     fn counts_and_ratios_are_grouped() {
         assert_eq!((count(7), count(1234), count(1_234_567)), ("7".into(), "1,234".into(), "1,234,567".into()));
         assert_eq!((times(1.04), times(5.13), times(23.4)), ("1.04".into(), "5.1".into(), "23".into()));
-        assert_eq!(times(1234.0), "1,234");
+        assert_eq!((times(1.0), times(1234.0)), ("1".into(), "1,234".into()));
     }
 }
