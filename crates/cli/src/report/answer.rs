@@ -67,7 +67,9 @@ impl Report {
 pub(super) fn question(report: &Report) -> String {
     match (report.has_target(), report.runs.len()) {
         (true, 1) => format!("What does it cost to come within {} of the optimum?", scientific(report.target)),
-        (true, _) => format!("Which method comes within {} of the optimum with the fewest bytes?", scientific(report.target)),
+        (true, _) => {
+            format!("Which method comes within {} of the optimum with the fewest bytes?", scientific(report.target))
+        }
         (false, _) => "How close to the optimum does each method come, and for how many bytes?".to_string(),
     }
 }
@@ -75,7 +77,9 @@ pub(super) fn question(report: &Report) -> String {
 /// The answer in one sentence, with what does not flatter CORE said as plainly as what does.
 pub(crate) fn answer(report: &Report) -> String {
     let ranked: Vec<&RunInfo> = report.ranking().into_iter().map(|i| &report.runs[i]).collect();
-    let of = |standing: Standing| -> Vec<&RunInfo> { ranked.iter().copied().filter(|run| run.standing() == standing).collect() };
+    let of = |standing: Standing| -> Vec<&RunInfo> {
+        ranked.iter().copied().filter(|run| run.standing() == standing).collect()
+    };
     let (reached, short, failed) = (of(Standing::Reached), of(Standing::Short), of(Standing::Failed));
     if ranked.is_empty() {
         return "No method was run.".to_string();
@@ -119,7 +123,8 @@ fn won(report: &Report, best: &RunInfo, reached: &[&RunInfo], runs: usize) -> St
         return format!("{label} was the only one of {runs} methods to reach {target}, with {cost}");
     };
     if best.is_core() {
-        let mut text = format!("{label} reached {target} with {cost}, {} {}, the next best", fewer(best, next), next.label);
+        let mut text =
+            format!("{label} reached {target} with {cost}, {} {}, the next best", fewer(best, next), next.label);
         if next.is_core() {
             match reached.iter().find(|run| !run.is_core()) {
                 Some(other) => {
@@ -151,10 +156,16 @@ fn missed(report: &Report, short: &[&RunInfo], runs: usize) -> String {
     let closest = short[0];
     let spent = format!("after {} and {} a machine", rounds(closest), bytes(closest.total_bytes()));
     match (runs, closest.best.is_finite()) {
-        (1, true) => format!("{} did not reach {target}: it came to {} {spent}", closest.label, scientific(closest.best)),
+        (1, true) => {
+            format!("{} did not reach {target}: it came to {} {spent}", closest.label, scientific(closest.best))
+        }
         (1, false) => format!("{} did not reach {target} {spent}", closest.label),
         (_, true) => {
-            format!("None of the {runs} methods reached {target}; {} came closest, {} {spent}", closest.label, scientific(closest.best))
+            format!(
+                "None of the {runs} methods reached {target}; {} came closest, {} {spent}",
+                closest.label,
+                scientific(closest.best)
+            )
         }
         (_, false) => format!("None of the {runs} methods reached {target}"),
     }
@@ -166,7 +177,9 @@ fn untargeted(short: &[&RunInfo]) -> String {
     let spent = format!("{} and {} a machine", rounds(closest), bytes(closest.total_bytes()));
     match (short.len(), closest.best.is_finite()) {
         (1, true) => format!("{} came to {} in {spent}; no target was set", closest.label, scientific(closest.best)),
-        (_, true) => format!("{} came closest, {} in {spent}; no target was set", closest.label, scientific(closest.best)),
+        (_, true) => {
+            format!("{} came closest, {} in {spent}; no target was set", closest.label, scientific(closest.best))
+        }
         (_, false) => "No target was set, and how far the methods are from the optimum is not known".to_string(),
     }
 }
@@ -272,7 +285,10 @@ mod tests {
         let report = with_runs(&[("core-cg", "core", true, 12_300.0)]);
         assert_eq!(answer(&report), "core-cg reached 1e-6 in 412 rounds with 12.3 kB a machine in all.");
         let report = with_runs(&[("core-cg", "core", false, 12_300.0)]);
-        assert_eq!(answer(&report), "core-cg did not reach 1e-6: it came to 2e-4 after 412 rounds and 12.3 kB a machine.");
+        assert_eq!(
+            answer(&report),
+            "core-cg did not reach 1e-6: it came to 2e-4 after 412 rounds and 12.3 kB a machine."
+        );
         let report = with_runs(&[("core-cg", "core", true, 12_300.0), ("cg", "baseline", false, 1e9)]);
         assert_eq!(
             answer(&report),
@@ -296,7 +312,8 @@ mod tests {
 
     #[test]
     fn errors_are_counted_apart() {
-        let mut report = with_runs(&[("a", "core", true, 1e3), ("b", "baseline", true, 2e3), ("c", "local", false, 1.0)]);
+        let mut report =
+            with_runs(&[("a", "core", true, 1e3), ("b", "baseline", true, 2e3), ("c", "local", false, 1.0)]);
         report.runs[2].error = Some("diverged".into());
         assert!(answer(&report).ends_with("the next best; 1 stopped with an error."), "{}", answer(&report));
         report.runs.iter_mut().for_each(|run| run.error = Some("no".into()));

@@ -14,7 +14,7 @@ mod units;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use answer::answer;
-use units::{UNKNOWN, count, scientific};
+use units::{UNKNOWN, count, scientific, significant};
 
 /// Everything a comparison found: the file `results.json`.
 ///
@@ -189,6 +189,7 @@ pub(crate) fn render(report: &Report) -> String {
         "answer" => prose(&answer(report)),
         "facts" => facts(report),
         "link_figure" => link_figure(report),
+        "curves_note" => curves_note(report).to_string(),
         "target_note" => target_note(report),
         "table" => table::table(report),
         "spectrum" => spectrum(report),
@@ -296,12 +297,17 @@ fn thinned(eigenvalues: &[f64]) -> Vec<(usize, Option<f64>)> {
     let most = eigenvalues.len() as f64;
     let mut ranks: Vec<usize> = (0..=400).map(|i| most.powf(i as f64 / 400.0).round() as usize).collect();
     ranks.dedup();
-    ranks.into_iter().filter(|&rank| 1 <= rank && rank <= eigenvalues.len()).map(|rank| (rank, six_digits(eigenvalues[rank - 1]))).collect()
+    ranks
+        .into_iter()
+        .filter(|&rank| 1 <= rank && rank <= eigenvalues.len())
+        .map(|rank| (rank, six_digits(eigenvalues[rank - 1])))
+        .collect()
 }
 
 /// Pairs of a name and its value; the value is HTML.
 fn definitions(class: &str, pairs: &[(&str, String)]) -> String {
-    let rows: String = pairs.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>")).collect();
+    let rows: String =
+        pairs.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>")).collect();
     format!("<dl class=\"{class}\">{rows}</dl>")
 }
 
@@ -346,15 +352,31 @@ fn link_figure(report: &Report) -> String {
     )
 }
 
+fn curves_note(report: &Report) -> &'static str {
+    match (report.runs.iter().any(RunInfo::is_core), report.has_target()) {
+        (true, true) => "CORE methods are the heavy warm lines; a dot marks where a method reached the target.",
+        (true, false) => "CORE methods are the heavy warm lines.",
+        (false, true) => "A dot marks where a method reached the target.",
+        (false, false) => "",
+    }
+}
+
 fn target_note(report: &Report) -> String {
-    if report.has_target() {
-        format!(
-            "Sorted by the bytes each method needed to reach {}; those that never did stand at the end, with the best they saw and what they \
-             spent on it.",
-            scientific(report.target)
-        )
-    } else {
-        "No target was set: every method ran all its rounds, and the table is sorted by the best it saw.".to_string()
+    let target = scientific(report.target);
+    let all_reached = report.runs.iter().all(|run| run.standing() == answer::Standing::Reached);
+    match (report.has_target(), report.runs.len(), all_reached) {
+        (true, 1, _) => {
+            "A method that is run alone has nothing to be measured against; these are its own numbers.".to_string()
+        }
+        (true, _, true) => format!("Sorted by the bytes each method needed to reach {target}."),
+        (true, _, false) => format!(
+            "Sorted by the bytes each method needed to reach {target}; those that never did stand at the end, with the best they saw and what \
+             they spent on it."
+        ),
+        (false, ..) => {
+            "No target was set: every method ran all its rounds, and the table is sorted by the best it saw."
+                .to_string()
+        }
     }
 }
 
@@ -364,23 +386,28 @@ fn spectrum(report: &Report) -> String {
     let numbers = definitions(
         "stats",
         &[
-            ("Trace <i>tr A</i>", scientific(problem.trace)),
-            ("Smoothness <i>L</i>", scientific(problem.smoothness)),
-            ("Strong convexity <i>μ</i>", scientific(problem.strong_convexity)),
-            ("Condition <i>L/μ</i>", scientific(problem.smoothness / problem.strong_convexity)),
-            ("<i>tr A / L</i>", scientific(ratio)),
-            ("Effective dimension <i>d</i><sub>eff</sub>", scientific(problem.effective_dimension)),
+            ("Trace <i>tr A</i>", significant(problem.trace)),
+            ("Smoothness <i>L</i>", significant(problem.smoothness)),
+            ("Strong convexity <i>μ</i>", significant(problem.strong_convexity)),
+            ("Condition <i>L/μ</i>", significant(problem.smoothness / problem.strong_convexity)),
+            ("<i>tr A / L</i>", significant(ratio)),
+            ("Effective dimension <i>d</i><sub>eff</sub>", significant(problem.effective_dimension)),
         ],
     );
     let plot = if report.eigenvalues.iter().any(|value| *value > 0.0) {
         let shown = report.eigenvalues.len();
-        let of = if shown < problem.dim { format!("The leading {} of {}", count(shown as u64), count(problem.dim as u64)) } else { format!("All {}", count(shown as u64)) };
+        let of = if shown < problem.dim {
+            format!("The leading {} of {}", count(shown as u64), count(problem.dim as u64))
+        } else {
+            format!("All {}", count(shown as u64))
+        };
         format!(
             "<figure class=\"plot\" data-plot=\"spectrum\"><figcaption><h3>Eigenvalues by rank</h3><p>{of}, both axes logarithmic</p>\
              </figcaption></figure>"
         )
     } else {
-        "<p class=\"quiet\">The eigenvalues were not computed for this problem; only the numbers above are known.</p>".to_string()
+        "<p class=\"quiet\">The eigenvalues were not computed for this problem; only the numbers above are known.</p>"
+            .to_string()
     };
     numbers + &plot
 }
@@ -415,14 +442,15 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::sample::{hostile, many, no_target, nobody, sample, single, bare};
+    use super::sample::{bare, hostile, many, no_target, nobody, sample, single};
     use super::*;
 
     const HOSTILE: &str = "</script><img src=x onerror=\"alert('1')\">{{data}}&amp;";
 
     /// The JSON inside the page, as a browser would cut it out.
     fn embedded(html: &str) -> Value {
-        let (_, rest) = html.split_once("<script type=\"application/json\" id=\"data\">").expect("the page has its data");
+        let (_, rest) =
+            html.split_once("<script type=\"application/json\" id=\"data\">").expect("the page has its data");
         let (text, _) = rest.split_once("</script>").expect("the data ends");
         serde_json::from_str(text).expect("the data is JSON")
     }
@@ -430,7 +458,9 @@ mod tests {
     /// Equal but for the last digit, which the reader of decimal numbers may lose.
     fn same(a: &Value, b: &Value) -> bool {
         match (a, b) {
-            (Value::Object(a), Value::Object(b)) => a.len() == b.len() && a.iter().all(|(k, v)| b.get(k).is_some_and(|w| same(v, w))),
+            (Value::Object(a), Value::Object(b)) => {
+                a.len() == b.len() && a.iter().all(|(k, v)| b.get(k).is_some_and(|w| same(v, w)))
+            }
             (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(v, w)| same(v, w)),
             (Value::Number(a), Value::Number(b)) => {
                 let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
@@ -461,7 +491,9 @@ mod tests {
         assert!(!html.contains("<img"));
         // Exactly the two script elements of the template are closed.
         assert_eq!(html.matches("</script").count(), 2);
-        assert!(html.contains("&lt;/script&gt;&lt;img src=x onerror=&quot;alert(&#39;1&#39;)&quot;&gt;{{data}}&amp;amp;"));
+        assert!(
+            html.contains("&lt;/script&gt;&lt;img src=x onerror=&quot;alert(&#39;1&#39;)&quot;&gt;{{data}}&amp;amp;")
+        );
         assert_eq!(embedded(&html)["runs"][0]["label"], HOSTILE);
     }
 

@@ -160,9 +160,9 @@
     link: { of: (p) => p[5], tick: (v) => (v < 1 ? seconds(v) : `${count(v)} s`), name: "seconds on the link", log: true },
   };
   // A run thirty times longer than the shortest useful one would press it against the axis.
-  const lengths = data.runs.filter((run, i) => drawable[i]).map((run) => Math.max(1, run.rounds));
-  const useful = data.runs.filter((run, i) => drawable[i] && run.standing === "reached").map((run) => Math.max(1, run.rounds));
-  X.rounds.log = useful.length > 0 && Math.max(...lengths) > 30 * Math.min(...useful);
+  const lengths = (standing) => data.runs.filter((run, i) => drawable[i] && standing(run.standing)).map((run) => Math.max(1, run.rounds));
+  const reached = lengths((s) => s === "reached");
+  X.rounds.log = Math.max(...lengths(() => true)) > 30 * Math.min(...(reached.length ? reached : lengths((s) => s !== "failed")));
 
   const spoken = document.getElementById("spoken");
   const plots = [];
@@ -288,7 +288,8 @@
     const leave = () => { here = false; setFocus(null); };
     canvas.addEventListener("pointermove", point);
     canvas.addEventListener("pointerdown", point);
-    canvas.addEventListener("pointerleave", leave);
+    // A finger that is lifted leaves too, and its owner wants to read.
+    canvas.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
     canvas.addEventListener("blur", leave);
     canvas.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
@@ -328,6 +329,7 @@
     const aside = document.querySelector(".legend");
     if (all.length === 0) return;
     aside.hidden = false;
+    aside.querySelector("p").hidden = all.length === 1;
     const presets = [
       ["All", all],
       ["Reached", all.filter((i) => data.runs[i].standing === "reached")],
@@ -444,7 +446,7 @@
       };
       canvas.onpointermove = point;
       canvas.onpointerdown = point;
-      canvas.onpointerleave = () => { overlay.replaceChildren(); tip.hidden = true; };
+      canvas.onpointerleave = (event) => { if (event.pointerType === "touch") return; overlay.replaceChildren(); tip.hidden = true; };
     };
     new ResizeObserver(() => { if (canvas.clientWidth !== width) draw(); }).observe(canvas);
     draw();

@@ -82,7 +82,16 @@ pub(crate) fn many() -> Report {
     for i in 0..45 - report.runs.len() {
         let (id, label, family, rounds, floor, up, down, trips) = METHODS[(i * 5 + 3) % METHODS.len()];
         let grown = 1.2 + i as f64 / 6.0;
-        let method = (id, label, family, (rounds as f64 * grown) as u64, floor * grown, up * (0.4 + i as f64 / 9.0), down, trips);
+        let method = (
+            id,
+            label,
+            family,
+            (rounds as f64 * grown) as u64,
+            floor * grown,
+            up * (0.4 + i as f64 / 9.0),
+            down,
+            trips,
+        );
         let mut run = invent(i + 17, &method);
         run.method = format!("{}:variant={i}", id.split(':').next().unwrap());
         run.label = format!("{label} ({i})");
@@ -145,7 +154,8 @@ pub(crate) fn hostile(text: &str) -> Report {
     for field in [&mut problem.data, &mut problem.model, &mut problem.split, &mut problem.seed] {
         *field = text.into();
     }
-    for field in [&mut report.title, &mut report.command, &mut report.version, &mut report.created, &mut report.system] {
+    for field in [&mut report.title, &mut report.command, &mut report.version, &mut report.created, &mut report.system]
+    {
         *field = text.into();
     }
     for run in &mut report.runs {

@@ -59,18 +59,33 @@ fn columns(report: &Report) -> Vec<Column> {
             html: count(run.rounds),
             value: Some(run.rounds as f64),
         }),
-        column("trips", "Trips", "Message exchanges", |_, run| Cell { html: count(run.trips), value: Some(run.trips as f64) }),
+        column("trips", "Trips", "Message exchanges", |_, run| Cell {
+            html: count(run.trips),
+            value: Some(run.trips as f64),
+        }),
         column("up", "Up", "Payload a machine sent", |_, run| Cell::number(run.up_bytes, bytes)),
         column("down", "Down", "Payload a machine received", |_, run| Cell::number(run.down_bytes, bytes)),
-        column("frames", "Frames", "What the engine's frames added; not in the total", |_, run| Cell::number(run.frame_bytes, bytes)),
-        column("seconds", "Time here", "Time this run took on this computer", |_, run| Cell::number(run.seconds, seconds)),
+        column("frames", "Frames", "What the engine's frames added; not in the total", |_, run| {
+            Cell::number(run.frame_bytes, bytes)
+        }),
+        column("seconds", "Time here", "Time this run took on this computer", |_, run| {
+            Cell::number(run.seconds, seconds)
+        }),
     ]);
     if report.link.is_some() {
         columns.push(column("link", "On the link", "Time it would take on the modelled link", |_, run| {
             Cell::number(run.link_seconds.unwrap_or(f64::NAN), seconds)
         }));
     }
-    columns.push(column("best", "Best seen", "Least relative suboptimality seen", |_, run| Cell::number(run.best, scientific)));
+    columns.push(column("final", "At the end", "Relative suboptimality after the last round", |_, run| {
+        Cell::number(run.relative, scientific)
+    }));
+    if !report.has_target() {
+        // With one, who reached it ended at its best, and the others say theirs where the bytes would stand.
+        columns.push(column("best", "Best seen", "Least relative suboptimality seen", |_, run| {
+            Cell::number(run.best, scientific)
+        }));
+    }
     columns
 }
 
@@ -78,6 +93,8 @@ fn row(report: &Report, columns: &[Column], rank: usize, i: usize) -> String {
     let run = &report.runs[i];
     let standing = match run.standing() {
         Standing::Reached => "reached",
+        // Without a target nobody falls short of it.
+        Standing::Short if !report.has_target() => "ran",
         Standing::Short => "short",
         Standing::Failed => "failed",
     };
@@ -94,7 +111,9 @@ fn row(report: &Report, columns: &[Column], rank: usize, i: usize) -> String {
         })
         .collect();
     let method = escape(&run.method);
-    format!("<tr data-run=\"{i}\" data-method=\"{method}\" data-rank=\"{rank}\" class=\"{standing}{core}\">{cells}</tr>")
+    format!(
+        "<tr data-run=\"{i}\" data-method=\"{method}\" data-rank=\"{rank}\" class=\"{standing}{core}\">{cells}</tr>"
+    )
 }
 
 fn name(run: &RunInfo) -> String {
@@ -102,7 +121,9 @@ fn name(run: &RunInfo) -> String {
     if !run.method.eq_ignore_ascii_case(&run.label) {
         html += &format!("<code>{}</code>", escape(&run.method));
     }
-    for (class, prefix, text) in [("note", "tuned: ", &run.tuned), ("note", "", &run.note), ("error", "error: ", &run.error)] {
+    for (class, prefix, text) in
+        [("note", "tuned: ", &run.tuned), ("note", "", &run.note), ("error", "error: ", &run.error)]
+    {
         if let Some(text) = text {
             html += &format!("<span class=\"{class}\">{prefix}{}</span>", escape(text));
         }
@@ -118,7 +139,9 @@ fn total_cell(report: &Report, run: &RunInfo) -> Cell {
             let best = if run.best.is_finite() { format!(" (best {})", scientific(run.best)) } else { String::new() };
             Cell { html: format!("<span class=\"never\">never reached{best}</span>"), value: None }
         }
-        Standing::Failed => Cell { html: "<span class=\"never\">stopped with an error</span>".to_string(), value: None },
+        Standing::Failed => {
+            Cell { html: "<span class=\"never\">stopped with an error</span>".to_string(), value: None }
+        }
     }
 }
 

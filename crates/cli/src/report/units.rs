@@ -25,7 +25,7 @@ pub(super) fn seconds(value: f64) -> String {
         return UNKNOWN.to_string();
     }
     let (scaled, unit) = match value.abs() {
-        v if v == 0.0 => (0.0, "s"),
+        0.0 => (0.0, "s"),
         v if v < 0.9995e-3 => (value * 1e6, "µs"),
         v if v < 0.9995 => (value * 1e3, "ms"),
         v if v < 119.5 => (value, "s"),
@@ -41,7 +41,7 @@ pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -62,6 +62,23 @@ pub(super) fn scientific(value: f64) -> String {
     }
     let text = format!("{value:.1e}");
     text.replacen(".0e", "e", 1)
+}
+
+/// Three significant digits: `0.314`, `9.84`, `1.25e-5`.
+pub(super) fn significant(value: f64) -> String {
+    match value.abs() {
+        v if !v.is_finite() => UNKNOWN.to_string(),
+        0.0 => "0".to_string(),
+        v if (0.0995..1.0).contains(&v) => trimmed(format!("{value:.3}")),
+        v if (0.00995..0.0995).contains(&v) => trimmed(format!("{value:.4}")),
+        v if (1.0..999.5).contains(&v) => three_digits(value),
+        v if (999.5..999_999.5).contains(&v) && value > 0.0 => count(value.round() as u64),
+        _ => {
+            let text = format!("{value:.2e}");
+            let (digits, power) = text.split_once('e').expect("the format has an exponent");
+            format!("{}e{power}", trimmed(digits.to_string()))
+        }
+    }
 }
 
 /// A ratio: `1.04`, `5.1`, `23`, `1,200`.
@@ -98,7 +115,8 @@ mod tests {
 
     #[test]
     fn bytes_have_decimal_units() {
-        let cases = [(0.0, "0 B"), (512.0, "512 B"), (999.6, "1 kB"), (12_345.0, "12.3 kB"), (4.2e6, "4.2 MB"), (7e9, "7 GB")];
+        let cases =
+            [(0.0, "0 B"), (512.0, "512 B"), (999.6, "1 kB"), (12_345.0, "12.3 kB"), (4.2e6, "4.2 MB"), (7e9, "7 GB")];
         for (value, text) in cases {
             assert_eq!(bytes(value), text);
         }
@@ -107,7 +125,14 @@ mod tests {
 
     #[test]
     fn times_take_the_largest_unit_that_fits() {
-        let cases = [(0.0, "0 s"), (2e-5, "20 µs"), (0.0402, "40.2 ms"), (12.34, "12.3 s"), (600.0, "10 min"), (9000.0, "2.5 h")];
+        let cases = [
+            (0.0, "0 s"),
+            (2e-5, "20 µs"),
+            (0.0402, "40.2 ms"),
+            (12.34, "12.3 s"),
+            (600.0, "10 min"),
+            (9000.0, "2.5 h"),
+        ];
         for (value, text) in cases {
             assert_eq!(seconds(value), text);
         }
@@ -115,11 +140,36 @@ mod tests {
 
     #[test]
     fn powers_of_ten_are_short() {
-        let cases = [(1e-6, "1e-6"), (2.34e-4, "2.3e-4"), (0.12, "0.12"), (1.0, "1"), (0.013, "0.013"), (4.2e9, "4.2e9"), (0.0, "0")];
+        let cases = [
+            (1e-6, "1e-6"),
+            (2.34e-4, "2.3e-4"),
+            (0.12, "0.12"),
+            (1.0, "1"),
+            (0.013, "0.013"),
+            (4.2e9, "4.2e9"),
+            (0.0, "0"),
+        ];
         for (value, text) in cases {
             assert_eq!(scientific(value), text);
         }
         assert_eq!(scientific(f64::INFINITY), UNKNOWN);
+    }
+
+    #[test]
+    fn three_digits_are_kept() {
+        let cases = [
+            (0.3135, "0.314"),
+            (0.014, "0.014"),
+            (9.84, "9.84"),
+            (1402.4, "1,402"),
+            (1e-3, "1e-3"),
+            (1.254e-5, "1.25e-5"),
+            (-2.0, "-2"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(significant(value), text);
+        }
+        assert_eq!(significant(f64::NEG_INFINITY), UNKNOWN);
     }
 
     #[test]
