@@ -142,7 +142,8 @@
   };
 
   // ---- the curves --------------------------------------------------------------------------------------------------
-  const drawable = data.runs.map((run) => run.points.some((p) => known(p[1])));
+  // The start alone is no course.
+  const drawable = data.runs.map((run) => run.points.some((p) => known(p[1]) && p[0] > 0));
   const shown = new Set(data.ranking.filter((i) => drawable[i]));
   const all = [...shown];
   const yRange = (() => {

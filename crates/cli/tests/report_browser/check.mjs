@@ -56,7 +56,7 @@ process.exit(failures ? 1 : 0);
 
 async function inspect(page, check, width) {
   const data = await page.evaluate(() => JSON.parse(document.getElementById("data").textContent));
-  const drawable = data.runs.map((run, i) => ({ run, i })).filter(({ run }) => run.points.some((p) => p[1] !== null));
+  const drawable = data.runs.map((run, i) => ({ run, i })).filter(({ run }) => run.points.some((p) => p[1] !== null && p[0] > 0));
 
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   check("the page does not scroll sideways", wide <= width, `${wide} px`);
