@@ -61,7 +61,7 @@ pub fn build(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -
             if !machines.is_power_of_two() {
                 anyhow::bail!("a hypercube has a power of two machines; found {machines}");
             }
-            Graph::hypercube(machines.trailing_zeros() as usize)?
+            Graph::hypercube(machines.trailing_zeros())?
         }
         "regular" => Graph::random_regular(machines, spec.degree, randomness)?,
         "erdos-renyi" => Graph::erdos_renyi(machines, spec.probability, randomness)?,
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let randomness = CommonRandomness::new(&Seed::reproducible(arguments.seed));
     let graph = build(&spec, arguments.machines, &randomness)?;
     let spectrum = graph.spectrum();
-    let (chebyshev, plain) = (chebyshev_iterations(spectrum.gamma, spec.tolerance), plain_iterations(spectrum.gamma, spec.tolerance));
+    let (chebyshev, plain) = (chebyshev_iterations(spectrum.gamma(), spec.tolerance), plain_iterations(spectrum.gamma(), spec.tolerance));
     let tree = graph.central_tree();
     let tree_messages = 2 * (graph.machines() - 1);
     if let Some(path) = &arguments.plot {
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let tree_bytes = tree_messages as f64 * block;
     if arguments.json {
         let report = serde_json::json!({
-            "machines": graph.machines(), "edges": graph.edge_count(), "gamma": spectrum.gamma, "diameter": graph.diameter(),
+            "machines": graph.machines(), "edges": graph.edge_count(), "gamma": spectrum.gamma(), "diameter": graph.diameter(),
             "chebyshev_rounds": chebyshev, "plain_rounds": plain, "tree_messages": tree_messages, "tree_height": tree.height(),
             "gossip_bytes": gossip_bytes, "tree_bytes": tree_bytes,
         });
@@ -107,7 +107,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     println!("{} of {} machines, {} edges, diameter {}", arguments.shape, graph.machines(), graph.edge_count(), graph.diameter());
-    println!("gamma = lambda_2/lambda_max = {:.3e}/{:.3e} = {:.3e}", spectrum.second, spectrum.largest, spectrum.gamma);
+    println!("gamma = lambda_2/lambda_max = {:.3e}/{:.3e} = {:.3e}", spectrum.second(), spectrum.largest(), spectrum.gamma());
     println!("to {:.0e}: {chebyshev} iterations of Chebyshev gossip, {plain} of plain gossip", spec.tolerance);
     println!(
         "a mean of {} floats costs the whole graph {} by Chebyshev gossip and {} by a spanning tree ({tree_messages} messages, {} hops up and down), {:.0} times less",
