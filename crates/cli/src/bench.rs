@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         println!("kernel {}, {cores} cores; one thread reads {gigabytes:.1} GB/s from memory and does {:.1} additions a nanosecond in cache", kernel_name(), additions / 1e9);
     }
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["family", "threads", "project ns", "rebuild ns", "entries", "one way", "pays below"]);
     for &family in &families {
         AnySketch::new(family, &randomness, arguments.dim, arguments.budget)?;

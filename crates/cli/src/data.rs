@@ -137,7 +137,7 @@ fn list(json: bool) -> Result<()> {
         return Ok(());
     }
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["name", "rows", "columns", "classes", "where"]);
     table.add_row(["digits", "1797", "64", "10", "bundled"]);
     table.add_row(["power-law", "-", "problem.dim", "-", "synthetic"]);

@@ -217,7 +217,7 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
     );
     println!("{}", crate::plot::sparkline(spectrum));
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["method", "rounds", "trips", "up", "down", "on the link"]);
     for method in &inspection.methods {
         let more = if method.reached { "" } else { "> " };

@@ -55,19 +55,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let rounds = match arguments.epsilon {
-        Some(epsilon) => accountant.rounds_within(epsilon, arguments.budget),
+        Some(epsilon) => accountant.rounds_within(epsilon, arguments.budget)?,
         None => arguments.rounds,
     };
     let scalars = arguments.budget * rounds;
-    let epsilon = accountant.epsilon(scalars);
-    let (paper, holds) = (accountant.paper_epsilon(), accountant.paper_holds(scalars));
+    let epsilon = accountant.epsilon(scalars)?;
+    let (paper, holds) = (accountant.paper_epsilon(), accountant.paper_holds(scalars)?);
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot(&accountant, arguments.budget, rounds.max(1))).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, plot(&accountant, arguments.budget, rounds.max(1))?).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         let report = serde_json::json!({
             "epsilon": epsilon, "delta": arguments.delta, "scalars": scalars, "rounds": rounds,
-            "paper_epsilon": paper, "paper_holds": holds, "renyi_epsilon": accountant.renyi_epsilon(scalars),
+            "paper_epsilon": paper, "paper_holds": holds, "renyi_epsilon": accountant.renyi_epsilon(scalars)?,
         });
         println!("{report}");
         return Ok(());
@@ -86,12 +86,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Epsilon against rounds, the paper's constant beside it.
-fn plot(accountant: &Accountant, budget: u64, rounds: u64) -> String {
+fn plot(accountant: &Accountant, budget: u64, rounds: u64) -> Result<String> {
     let (width, height, left, bottom) = (640.0, 360.0, 60.0, 45.0);
     let points: Vec<(f64, f64)> = (0..=60)
         .map(|i| ((rounds as f64 * f64::from(i) / 60.0).round() as u64).max(1))
-        .map(|k| (k as f64, accountant.epsilon(budget * k)))
-        .collect();
+        .map(|k| Ok((k as f64, accountant.epsilon(budget * k)?)))
+        .collect::<Result<_>>()?;
     let paper = accountant.paper_epsilon();
     let top = points.iter().map(|point| point.1).fold(paper, f64::max) * 1.05;
     let x = |k: f64| left + k / rounds as f64 * (width - left - 20.0);
@@ -106,14 +106,14 @@ fn plot(accountant: &Accountant, budget: u64, rounds: u64) -> String {
             )
         })
         .collect();
-    format!(
+    Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" font-size=\"13\">\n\
          <style>svg{{background:#fff;color:#223}} text{{fill:currentColor}} .grid{{stroke:currentColor;opacity:.15}} @media (prefers-color-scheme: dark){{svg{{background:#14171c;color:#d5dae2}}}}</style>\n\
          {ticks}\n<polyline fill=\"none\" stroke=\"#2a78c8\" stroke-width=\"2.5\" points=\"{}\"/>\n\
          <line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#c8642a\" stroke-dasharray=\"5 4\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">the paper's claim</text>\n\
          <text x=\"{left}\" y=\"14\">epsilon</text><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">rounds of {budget} scalars</text>\n</svg>\n",
         line.join(" "), width - 20.0, width - 24.0, y(paper) - 6.0, 0.5 * (width + left), height - 8.0, at = y(paper)
-    )
+    ))
 }
 
 /// `corewire seed FILE`.
