@@ -64,6 +64,17 @@ impl Alq {
         &self.levels
     }
 
+    /// Goes on with these levels, which another codec of the same parameters had.
+    ///
+    /// # Panics
+    /// If there are not as many, or they do not rise from 0 to 1.
+    pub fn set_levels(&mut self, levels: Vec<f64>) {
+        let rising = levels.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(levels.len() == self.levels.len() && rising, "levels of another codec of the same parameters");
+        assert!(levels.first() == Some(&0.0) && levels.last() == Some(&1.0), "levels rise from 0 to 1");
+        self.levels = levels;
+    }
+
     /// Fits the levels to the normalised magnitudes of this vector.
     fn fit(&mut self, vector: &[f64]) {
         let stride = vector.len().div_ceil(SAMPLE).max(1);

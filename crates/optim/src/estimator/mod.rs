@@ -1,13 +1,23 @@
 //! From every machine's vector to one estimate of their mean that all share. This is the seam of the project: what travels, and how it
 //! is compressed, is decided here and nowhere else; what is done with the estimate belongs to the methods.
 
+mod dropped_momentum;
 mod exact;
+mod gathered;
+mod low_rank;
 mod quantised;
+mod shifted;
 mod sketched;
+mod tables;
 
+pub use dropped_momentum::DroppedMomentum;
 pub use exact::Exact;
+pub use gathered::{Channel, Coding, Downlink, Gathered};
+pub use low_rank::LowRank;
 pub use quantised::{Form, Quantised, Quantiser};
+pub use shifted::{Dasha, Diana, Marina, ThreePoint};
 pub use sketched::{Sketched, Width};
+pub use tables::{FetchSgd, SketchedSgd};
 
 use corewire_comm::Collective;
 

@@ -4,6 +4,7 @@ pub mod accelerated;
 pub mod conjugate;
 pub mod core;
 pub mod descent;
+pub mod field;
 pub mod gradient;
 pub mod nonconvex;
 
