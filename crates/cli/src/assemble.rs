@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_data::{DataSet, ReadOptions};
 use corewire_optim::estimator::{Form, Quantiser, Width};
-use corewire_optim::method::Method;
 use corewire_optim::method::core::{Core, Flavour, Goal, Plan, StepRule, Wire};
+use corewire_optim::method::field::Known;
 use corewire_optim::method::gradient::Batch;
 use corewire_optim::method::nonconvex::{Landscape, Rule};
+use corewire_optim::method::{Method, field};
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
 use corewire_optim::problem::{Model, Problem};
@@ -142,7 +143,9 @@ fn fingerprint(job: &Job, pooled: &mut dyn Objective) -> String {
     let dim = pooled.dim();
     let mut hasher = blake3::Hasher::new();
     let spec = &job.problem;
-    hasher.update(format!("{} {} {} {} {} {:?}", spec.model, spec.alpha, spec.l1, dim, pooled.rows(), spec.nonconvex).as_bytes());
+    hasher.update(
+        format!("{} {} {} {} {} {:?}", spec.model, spec.alpha, spec.l1, dim, pooled.rows(), spec.nonconvex).as_bytes(),
+    );
     let mut gradient = vec![0.0; dim];
     for probe in 0..2 {
         let mut words = CommonRandomness::new(&Seed::reproducible(probe)).words(corewire_sketch::Purpose::Start, 0, 0);
@@ -163,6 +166,7 @@ pub fn smoothness(objective: &mut dyn Objective, x: &[f64]) -> f64 {
     let mut v: Vec<f64> = (0..dim).map(|_| words.next_unit() - 0.5).collect();
     let mut product = vec![0.0; dim];
     let mut value = 0.0;
+    // A machine without rows has nothing but its regulariser; the iteration then ends at once.
     for _ in 0..200 {
         let norm = corewire_optim::vector::norm_squared(&v).sqrt();
         v.iter_mut().for_each(|v| *v /= norm);
@@ -202,7 +206,15 @@ const CG_ETA: (f64, f64) = (0.05, 0.05);
 const CG_MEMORY: (usize, usize) = (5, 3);
 
 /// A fresh method for a machine of this job.
-pub fn method(job: &Job, start: &[f64], quadratic: bool, randomness: &CommonRandomness) -> Result<Box<dyn Method>> {
+///
+/// `known` is asked only for methods other than CORE, which learn what they need from the machines.
+pub fn method(
+    job: &Job,
+    start: &[f64],
+    quadratic: bool,
+    randomness: &CommonRandomness,
+    known: impl FnOnce() -> Known,
+) -> Result<Box<dyn Method>> {
     let spec = &job.method;
     let name = spec.name.as_str();
     let fixed: Option<f64> = spec.step.parse().ok();
@@ -249,7 +261,10 @@ pub fn method(job: &Job, start: &[f64], quadratic: bool, randomness: &CommonRand
                         smoothness: number("smoothness")?,
                         hessian_lipschitz: spec.hessian_lipschitz,
                         gap: number("gap")?,
-                        budget: spec.budget.ok_or_else(|| anyhow!("`method.step` = \"{option}\" needs `method.budget`"))? as f64,
+                        budget: spec
+                            .budget
+                            .ok_or_else(|| anyhow!("`method.step` = \"{option}\" needs `method.budget`"))?
+                            as f64,
                         dim: start.len() as f64,
                     };
                     let printed = option == "theory";
@@ -261,7 +276,7 @@ pub fn method(job: &Job, start: &[f64], quadratic: bool, randomness: &CommonRand
                 (other, _) => bail!("`method.step` = \"{other}\" does not fit core-nonconvex"),
             },
         },
-        _ => return other_method(job, start, randomness),
+        _ => return other_method(job, start, randomness, known()),
     };
     if name != "core-nonconvex" {
         known_parameters(&spec.parameters, name)?;
@@ -292,10 +307,11 @@ fn known_parameters(parameters: &BTreeMap<String, String>, name: &str) -> Result
     }
 }
 
-fn other_method(job: &Job, start: &[f64], _: &CommonRandomness) -> Result<Box<dyn Method>> {
-    let double = job.method.wire == "f64";
-    match job.method.name.as_str() {
-        "cg" => Ok(Box::new(corewire_optim::method::conjugate::Conjugate::new(start.to_vec(), double))),
-        other => bail!("there is no method `{other}`; `corewire methods` lists them"),
+fn other_method(job: &Job, start: &[f64], randomness: &CommonRandomness, known: Known) -> Result<Box<dyn Method>> {
+    let mut parameters = job.method.parameters.clone();
+    if job.method.wire == "f64" {
+        parameters.entry("wire".to_owned()).or_insert_with(|| "f64".to_owned());
     }
+    field::build(&job.method.name, &parameters, start.to_vec(), &known, randomness)
+        .map_err(|error| anyhow!("{error}; `corewire methods` lists all methods and their parameters"))
 }

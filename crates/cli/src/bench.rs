@@ -123,7 +123,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let randomness = CommonRandomness::new(&Seed::reproducible(1));
     if !arguments.json {
         let (gigabytes, additions) = limits();
-        println!("kernel {}, {cores} cores; one thread reads {gigabytes:.1} GB/s from memory and does {:.1} additions a nanosecond in cache", kernel_name(), additions / 1e9);
+        println!(
+            "kernel {}, {cores} cores; one thread reads {gigabytes:.1} GB/s from memory and does {:.1} additions a nanosecond in cache",
+            kernel_name(),
+            additions / 1e9
+        );
     }
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);

@@ -62,7 +62,8 @@ pub fn forecast(assembled: &Assembled, name: &str) -> Result<Forecast> {
     job.stop.rounds = SHORT.0;
     job.stop.target = 0.0;
     let together = Assembled::with_optimum(job, assembled.optimum)?;
-    let (finish, desk) = execute(&together, Solo::new(together.job.machines), Desk::new(true, 0, None).keeping_records(), None)?;
+    let (finish, desk) =
+        execute(&together, Solo::new(together.job.machines), Desk::new(true, 0, None).keeping_records(), None)?;
     let (first, last) = (desk.records.iter().find(|record| record.round == SHORT.1), desk.records.last());
     let (up, down) = match (first, last) {
         (Some(first), Some(last)) if last.round > first.round => {
@@ -94,7 +95,10 @@ pub fn settle(mut assembled: Assembled, quiet: bool) -> Result<Assembled> {
         return Ok(assembled);
     }
     let mut name = if assembled.facts.convex { "core-agd" } else { "core-nonconvex" };
-    let comparable = assembled.facts.convex && assembled.optimum.is_some() && assembled.job.stop.target > 0.0 && assembled.facts.l1 == 0.0;
+    let comparable = assembled.facts.convex
+        && assembled.optimum.is_some()
+        && assembled.job.stop.target > 0.0
+        && assembled.facts.l1 == 0.0;
     if assembled.facts.l1 > 0.0 {
         name = "core-gd";
     }

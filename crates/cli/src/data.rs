@@ -99,7 +99,9 @@ pub fn run(command: &Command) -> Result<()> {
             let (least, most) = (sizes.iter().min().unwrap_or(&0), sizes.iter().max().unwrap_or(&0));
             match json {
                 true => println!("{}", serde_json::json!({ "machines": machines, "rows": sizes, "folder": out })),
-                false => println!("{} rows on {machines} machines, {least} to {most} each, in {}", set.rows(), out.display()),
+                false => {
+                    println!("{} rows on {machines} machines, {least} to {most} each, in {}", set.rows(), out.display())
+                }
             }
             Ok(())
         }
@@ -128,11 +130,17 @@ fn list(json: bool) -> Result<()> {
     let cache = assemble::cache_folder().map(|cache| cache.join("data"));
     let is_here = |name: &str| cache.as_ref().is_some_and(|cache| cache.join(name).exists());
     if json {
-        println!("{}", serde_json::json!({ "name": "digits", "rows": 1797, "dim": 64, "classes": 10, "where": "bundled" }));
+        println!(
+            "{}",
+            serde_json::json!({ "name": "digits", "rows": 1797, "dim": 64, "classes": 10, "where": "bundled" })
+        );
         println!("{}", serde_json::json!({ "name": "power-law", "where": "synthetic" }));
         for set in known_sets() {
             let place = if is_here(set.files[0].name) { "cache" } else { "network" };
-            println!("{}", serde_json::json!({ "name": set.name, "rows": set.rows, "dim": set.dim, "classes": set.classes, "where": place }));
+            println!(
+                "{}",
+                serde_json::json!({ "name": set.name, "rows": set.rows, "dim": set.dim, "classes": set.classes, "where": place })
+            );
         }
         return Ok(());
     }
@@ -142,7 +150,11 @@ fn list(json: bool) -> Result<()> {
     table.add_row(["digits", "1797", "64", "10", "bundled"]);
     table.add_row(["power-law", "-", "problem.dim", "-", "synthetic"]);
     for set in known_sets() {
-        let place = if is_here(set.files[0].name) { "in the cache".to_owned() } else { format!("corewire data fetch {}", set.name) };
+        let place = if is_here(set.files[0].name) {
+            "in the cache".to_owned()
+        } else {
+            format!("corewire data fetch {}", set.name)
+        };
         table.add_row([set.name.to_owned(), set.rows.to_string(), set.dim.to_string(), set.classes.to_string(), place]);
     }
     println!("{table}");
@@ -156,16 +168,21 @@ fn fetch(name: &str, into: Option<&Path>, from: Option<&str>, json: bool) -> Res
     })?;
     let folder = match into {
         Some(folder) => folder.to_owned(),
-        None => assemble::cache_folder().map(|cache| cache.join("data")).ok_or_else(|| anyhow!("no cache folder is known; name one by --into"))?,
+        None => assemble::cache_folder()
+            .map(|cache| cache.join("data"))
+            .ok_or_else(|| anyhow!("no cache folder is known; name one by --into"))?,
     };
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let network = Network {
-        proxy: variable("https_proxy").or_else(|| variable("HTTPS_PROXY")).filter(|_| from.is_none_or(|from| from.starts_with("https"))),
+        proxy: variable("https_proxy")
+            .or_else(|| variable("HTTPS_PROXY"))
+            .filter(|_| from.is_none_or(|from| from.starts_with("https"))),
         certificates: variable("SSL_CERT_FILE").map(PathBuf::from),
     };
     let downloader = Downloader::new(&network)?;
     let bar = std::io::stderr().is_terminal().then(|| {
-        let style = ProgressStyle::with_template("{msg} {bytes} of {total_bytes} {wide_bar} {eta}").expect("a valid template");
+        let style =
+            ProgressStyle::with_template("{msg} {bytes} of {total_bytes} {wide_bar} {eta}").expect("a valid template");
         ProgressBar::new(0).with_style(style)
     });
     let mut progress = |progress: corewire_data::fetch::Progress<'_>| {
@@ -189,7 +206,9 @@ fn fetch(name: &str, into: Option<&Path>, from: Option<&str>, json: bool) -> Res
     let size = std::fs::metadata(&path).map_or(0, |about| about.len());
     match json {
         true => println!("{}", serde_json::json!({ "name": set.name, "file": path, "bytes": size })),
-        false => println!("{} is here, {}: set problem.data to \"{}\"", set.name, units::bytes(size as f64), path.display()),
+        false => {
+            println!("{} is here, {}: set problem.data to \"{}\"", set.name, units::bytes(size as f64), path.display())
+        }
     }
     Ok(())
 }

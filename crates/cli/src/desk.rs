@@ -52,7 +52,8 @@ pub struct Archive {
 }
 
 /// Columns of `rounds.csv`.
-const COLUMNS: &str = "round,value,relative,gradient_norm,step,rejected,up_bytes,down_bytes,frame_bytes,trips,link_seconds,seconds";
+const COLUMNS: &str =
+    "round,value,relative,gradient_norm,step,rejected,up_bytes,down_bytes,frame_bytes,trips,link_seconds,seconds";
 
 impl Archive {
     /// A new run's folder, which must not hold a run yet.
@@ -86,7 +87,9 @@ impl Archive {
         let path = folder.join("rounds.csv");
         // Rounds that are run again are written again.
         let old = std::fs::read_to_string(&path).unwrap_or_default();
-        let keep = |line: &&str| line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin);
+        let keep = |line: &&str| {
+            line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin)
+        };
         let kept: Vec<&str> = old.lines().skip(1).filter(|line| line.split(',').count() == 12).filter(keep).collect();
         let mut csv = BufWriter::new(OpenOptions::new().write(true).create(true).truncate(true).open(&path)?);
         writeln!(csv, "{COLUMNS}")?;
@@ -136,9 +139,14 @@ fn patiently(mut attempt: impl FnMut() -> Result<(), JournalError>) -> Result<()
     let mut told = false;
     loop {
         match attempt() {
-            Err(JournalError::Io { path, error }) if error.kind() == std::io::ErrorKind::StorageFull && !interrupted() => {
+            Err(JournalError::Io { path, error })
+                if error.kind() == std::io::ErrorKind::StorageFull && !interrupted() =>
+            {
                 if !told {
-                    eprintln!("corewire: the disk is full, {} cannot grow; make room and the run goes on (Ctrl-C stops it)", path.display());
+                    eprintln!(
+                        "corewire: the disk is full, {} cannot grow; make room and the run goes on (Ctrl-C stops it)",
+                        path.display()
+                    );
                     told = true;
                 }
                 std::thread::sleep(Duration::from_millis(500));
@@ -164,7 +172,8 @@ impl Desk {
     /// A desk; a bar is shown only on a terminal.
     pub fn new(quiet: bool, rounds: u64, target: Option<f64>) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{msg}\n{wide_bar:.cyan/dim} {eta} left").expect("a valid template");
+            let style =
+                ProgressStyle::with_template("{msg}\n{wide_bar:.cyan/dim} {eta} left").expect("a valid template");
             ProgressBar::new(if target.is_some() { 1000 } else { rounds }).with_style(style)
         });
         Self { bar, archive: None, board: None, begun: Instant::now(), target, records: Vec::new(), keep: false }

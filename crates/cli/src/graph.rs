@@ -47,7 +47,8 @@ pub struct Arguments {
 /// The graph that a job or the arguments describe.
 pub fn build(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -> Result<Graph> {
     let side = |machines: usize| {
-        let rows = (1..=machines).filter(|rows| machines % rows == 0 && rows * rows <= machines).next_back().unwrap_or(1);
+        let rows =
+            (1..=machines).filter(|rows| machines % rows == 0 && rows * rows <= machines).next_back().unwrap_or(1);
         (rows, machines / rows)
     };
     let graph = match spec.shape.as_str() {
@@ -66,7 +67,10 @@ pub fn build(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -
         "regular" => Graph::random_regular(machines, spec.degree, randomness)?,
         "erdos-renyi" => Graph::erdos_renyi(machines, spec.probability, randomness)?,
         _ => {
-            let path = spec.file.as_ref().ok_or_else(|| anyhow!("a graph from a file needs the file: `--file edges.txt`, or `graph.file`"))?;
+            let path = spec
+                .file
+                .as_ref()
+                .ok_or_else(|| anyhow!("a graph from a file needs the file: `--file edges.txt`, or `graph.file`"))?;
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))?
         }
@@ -88,7 +92,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let randomness = CommonRandomness::new(&Seed::reproducible(arguments.seed));
     let graph = build(&spec, arguments.machines, &randomness)?;
     let spectrum = graph.spectrum();
-    let (chebyshev, plain) = (chebyshev_iterations(spectrum.gamma(), spec.tolerance), plain_iterations(spectrum.gamma(), spec.tolerance));
+    let (chebyshev, plain) =
+        (chebyshev_iterations(spectrum.gamma(), spec.tolerance), plain_iterations(spectrum.gamma(), spec.tolerance));
     let tree = graph.central_tree();
     let tree_messages = 2 * (graph.machines() - 1);
     if let Some(path) = &arguments.plot {
@@ -106,8 +111,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         println!("{report}");
         return Ok(());
     }
-    println!("{} of {} machines, {} edges, diameter {}", arguments.shape, graph.machines(), graph.edge_count(), graph.diameter());
-    println!("gamma = lambda_2/lambda_max = {:.3e}/{:.3e} = {:.3e}", spectrum.second(), spectrum.largest(), spectrum.gamma());
+    println!(
+        "{} of {} machines, {} edges, diameter {}",
+        arguments.shape,
+        graph.machines(),
+        graph.edge_count(),
+        graph.diameter()
+    );
+    println!(
+        "gamma = lambda_2/lambda_max = {:.3e}/{:.3e} = {:.3e}",
+        spectrum.second(),
+        spectrum.largest(),
+        spectrum.gamma()
+    );
     println!("to {:.0e}: {chebyshev} iterations of Chebyshev gossip, {plain} of plain gossip", spec.tolerance);
     println!(
         "a mean of {} floats costs the whole graph {} by Chebyshev gossip and {} by a spanning tree ({tree_messages} messages, {} hops up and down), {:.0} times less",

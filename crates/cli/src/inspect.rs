@@ -149,7 +149,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             });
         }
     }
-    let names: &[&str] = if assembled.facts.convex && assembled.optimum.is_some() { &["cg", "core-gd", "core-agd", "core-cg"] } else { &["core-nonconvex"] };
+    let names: &[&str] = if assembled.facts.convex && assembled.optimum.is_some() {
+        &["cg", "core-gd", "core-agd", "core-cg"]
+    } else {
+        &["core-nonconvex"]
+    };
     for name in names {
         methods.push(forecast(&assembled, name)?);
     }
@@ -157,7 +161,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let link = job.link;
     let seconds = |forecast: &Forecast| link.as_ref().map(|link| forecast.seconds(link));
     let best = |cost: &dyn Fn(&Forecast) -> f64| {
-        methods.iter().filter(|method| method.reached).min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|method| method.name.clone())
+        methods
+            .iter()
+            .filter(|method| method.reached)
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)))
+            .map(|method| method.name.clone())
     };
     let by_bytes = best(&|method| method.up_bytes + method.down_bytes);
     let by_time = link.as_ref().and_then(|link| best(&|method| method.seconds(link)));
@@ -213,7 +221,12 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
     let how = if inspection.exact { "exactly" } else { "by stochastic Lanczos quadrature" };
     println!(
         "curvature ({how}): trace {:.4}, L {:.4}, mu {:.1e}; r_1/2 {:.2}; effective dimension {:.1} of {}",
-        inspection.trace, inspection.smoothness, inspection.strong_convexity, inspection.r_half, inspection.effective_dimension, inspection.dim
+        inspection.trace,
+        inspection.smoothness,
+        inspection.strong_convexity,
+        inspection.r_half,
+        inspection.effective_dimension,
+        inspection.dim
     );
     println!("{}", crate::plot::sparkline(spectrum));
     let mut table = comfy_table::Table::new();
@@ -246,7 +259,8 @@ fn advise(methods: &[Forecast], chosen: &str, by_bytes: Option<&str>, link: Opti
     let find = |name: &str| methods.iter().find(|method| method.name == name && method.reached);
     let total = |method: &Forecast| method.up_bytes + method.down_bytes;
     let Some(best) = find(chosen) else {
-        return "don't: no method reached the target in the trial; take more rounds, a larger alpha or a looser target".to_owned();
+        return "don't: no method reached the target in the trial; take more rounds, a larger alpha or a looser target"
+            .to_owned();
     };
     match link {
         None => match (chosen.starts_with("core-"), find("cg")) {
@@ -256,20 +270,34 @@ fn advise(methods: &[Forecast], chosen: &str, by_bytes: Option<&str>, link: Opti
                 total(cg) / total(best)
             ),
             (true, None) => format!("use {chosen}: {} a machine in all", units::bytes(total(best))),
-            (false, _) => format!("don't compress: {chosen} needs the fewest bytes, {} a machine in all", units::bytes(total(best))),
+            (false, _) => format!(
+                "don't compress: {chosen} needs the fewest bytes, {} a machine in all",
+                units::bytes(total(best))
+            ),
         },
         Some(link) => {
             let latency = best.trips * link.rtt_ms * 1e-3;
             let seconds = best.seconds(link);
             let mut advice = match chosen.starts_with("core-") {
                 true => format!("use {chosen}: {} on this link", units::seconds(seconds)),
-                false => format!("use {}: {} on this link, fewer than any compressed method", chosen.to_uppercase(), units::seconds(seconds)),
+                false => format!(
+                    "use {}: {} on this link, fewer than any compressed method",
+                    chosen.to_uppercase(),
+                    units::seconds(seconds)
+                ),
             };
             if latency > 0.5 * seconds {
-                advice += &format!("; {:.0} % of it is waiting for round trips, so many small rounds lose here", 100.0 * latency / seconds);
+                advice += &format!(
+                    "; {:.0} % of it is waiting for round trips, so many small rounds lose here",
+                    100.0 * latency / seconds
+                );
             }
             if let Some(by_bytes) = by_bytes.filter(|by_bytes| *by_bytes != chosen).and_then(find) {
-                advice += &format!("; where bytes are what is paid for, {} sends only {}", by_bytes.name, units::bytes(total(by_bytes)));
+                advice += &format!(
+                    "; where bytes are what is paid for, {} sends only {}",
+                    by_bytes.name,
+                    units::bytes(total(by_bytes))
+                );
             }
             advice
         }
@@ -285,6 +313,10 @@ fn break_even(objective: &mut dyn Objective, x: &[f64], methods: &[Forecast], de
     objective.gradient(x, &mut gradient);
     let timing = crate::bench::time_sketch(corewire_sketch::Family::Hadamard, &gradient, budget);
     debug_assert!(vector::all_finite(&gradient));
-    let saved_bits = 8.0 * 2.0 * (dense - 4.0 * budget as f64).max(0.0);
+    let coded = methods
+        .iter()
+        .find(|method| method.name == "core-agd")
+        .map_or(0.0, |method| (method.up_bytes + method.down_bytes) / method.trips);
+    let saved_bits = 8.0 * (2.0 * dense - coded).max(0.0);
     saved_bits / (timing.project_seconds + timing.reconstruct_seconds) / 1e6
 }

@@ -151,7 +151,8 @@ pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
     let mut table = match path {
         None => Table::new(),
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the job file {}", path.display()))?;
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the job file {}", path.display()))?;
             parse(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
@@ -224,7 +225,8 @@ impl Reader<'_> {
 
     fn count(&self, key: &str, least: u64) -> Result<Option<u64>> {
         let meaning = format!("a whole number of at least {least}");
-        let value = self.number(key, |value| value.fract() == 0.0 && value >= least as f64 && value < 9e15, &meaning)?;
+        let value =
+            self.number(key, |value| value.fract() == 0.0 && value >= least as f64 && value < 9e15, &meaning)?;
         Ok(value.map(|value| value as u64))
     }
 
@@ -354,7 +356,8 @@ pub fn from_table(table: Table, base: Option<&Path>) -> Result<Job> {
         step: {
             let step = reader.string("method.step", "auto")?;
             let words = ["auto", "safe", "theory", "line-search", "option-1", "option-2"];
-            if !words.contains(&step.as_str()) && !step.parse::<f64>().is_ok_and(|step| step.is_finite() && step > 0.0) {
+            if !words.contains(&step.as_str()) && !step.parse::<f64>().is_ok_and(|step| step.is_finite() && step > 0.0)
+            {
                 bail!("`method.step` is {}, or a positive number; found \"{step}\"", words.join(", "));
             }
             step
@@ -395,24 +398,31 @@ pub fn from_table(table: Table, base: Option<&Path>) -> Result<Job> {
         seconds: reader.number("stop.seconds", positive, "a positive number")?,
         bytes: reader.count("stop.bytes", 1)?,
     };
-    let shapes = ["none", "ring", "path", "grid", "torus", "star", "complete", "hypercube", "regular", "erdos-renyi", "file"];
+    let shapes =
+        ["none", "ring", "path", "grid", "torus", "star", "complete", "hypercube", "regular", "erdos-renyi", "file"];
     let shape = reader.choice("graph.shape", &shapes)?;
     let graph_spec = GraphSpec {
         shape: shape.clone(),
         degree: reader.count("graph.degree", 1)?.unwrap_or(4) as usize,
-        probability: reader.number("graph.probability", |p| p > 0.0 && p <= 1.0, "a number above 0 and at most 1")?.unwrap_or(0.2),
+        probability: reader
+            .number("graph.probability", |p| p > 0.0 && p <= 1.0, "a number above 0 and at most 1")?
+            .unwrap_or(0.2),
         file: match reader.string("graph.file", "")? {
             text if text.is_empty() => None,
             text => Some(PathBuf::from(from_base(text))),
         },
         gossip: reader.choice("graph.gossip", &["tree", "chebyshev", "plain"])?,
         iterations: reader.count("graph.iterations", 1)?.map(|count| count as usize),
-        tolerance: reader.number("graph.tolerance", |t| t > 0.0 && t < 1.0, "a number between 0 and 1")?.unwrap_or(1e-8),
+        tolerance: reader
+            .number("graph.tolerance", |t| t > 0.0 && t < 1.0, "a number between 0 and 1")?
+            .unwrap_or(1e-8),
     };
     let graph = (shape != "none").then_some(graph_spec);
     reader.finish()?;
     if synthetic && problem.alpha == 0.0 && problem.decay > 0.0 && stop.target > 0.0 {
-        bail!("`problem.alpha` = 0 leaves the flat directions of a power law without an end; take a positive one, or set `stop.target` = 0");
+        bail!(
+            "`problem.alpha` = 0 leaves the flat directions of a power law without an end; take a positive one, or set `stop.target` = 0"
+        );
     }
     Ok(Job { problem, machines, engine, method, link, stop, graph, table })
 }
@@ -431,7 +441,8 @@ pub fn parse_method(text: &str) -> Result<(String, BTreeMap<String, String>)> {
 }
 
 fn read_classes(value: &Value) -> Result<[Vec<f64>; 2]> {
-    let usage = "`problem.classes` is two classes, [3, 8], or two lists of them, [[0, 1], [2, 3]]: the negative side first";
+    let usage =
+        "`problem.classes` is two classes, [3, 8], or two lists of them, [[0, 1], [2, 3]]: the negative side first";
     let number = |value: &Value| match value {
         Value::Integer(value) => Ok(*value as f64),
         Value::Float(value) => Ok(*value),

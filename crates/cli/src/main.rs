@@ -3,6 +3,7 @@
 mod assemble;
 mod bench;
 mod choose;
+mod compare;
 mod data;
 mod desk;
 mod graph;
@@ -10,6 +11,7 @@ mod inspect;
 mod job;
 mod plot;
 mod privacy;
+mod report;
 mod run;
 mod summary;
 mod tensorboard;
@@ -31,7 +33,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a model on n machines with one method.
-    #[command(after_help = "Examples:\n  corewire run                                  # bundled data, 50 machines, logistic regression\n  corewire run job.toml --out runs/first        # with a journal that can be resumed and replayed\n  corewire run --set method.name=core-agd --set method.wire=f32\n  corewire run --resume runs/first")]
+    #[command(
+        after_help = "Examples:\n  corewire run                                  # bundled data, 50 machines, logistic regression\n  corewire run job.toml --out runs/first        # with a journal that can be resumed and replayed\n  corewire run --set method.name=core-agd --set method.wire=f32\n  corewire run --resume runs/first"
+    )]
     Run(run::Arguments),
     /// Rebuild the model of a run from its journal, without data.
     #[command(after_help = "Example:\n  corewire replay runs/first --to 100 --out model.safetensors")]
@@ -51,6 +55,26 @@ enum Command {
     /// Measure a problem: does compression help, with which budget, on which link?
     #[command(after_help = "Example:\n  corewire inspect job.toml --mbit-s 10 --rtt-ms 40")]
     Inspect(inspect::Arguments),
+    /// Run many methods on the same problem and show loss against real bytes, as a table, CSV and an HTML report.
+    #[command(
+        after_help = "Examples:\n  corewire compare                              # 16 methods on the bundled data\n  corewire compare job.toml --methods core-cg,cg,ef21:k=15 --tune --out results"
+    )]
+    Compare(compare::Arguments),
+    /// Rebuild the HTML report of a comparison from its results.
+    #[command(after_help = "Example:\n  corewire report corewire-compare")]
+    Report {
+        /// The folder of the comparison.
+        folder: PathBuf,
+        /// One JSON object at the end.
+        #[arg(long)]
+        json: bool,
+    },
+    /// All methods and their parameters.
+    Methods {
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
     /// Time the sketch on this machine.
     #[command(after_help = "Example:\n  corewire bench --family gaussian --dim 1048576 --budget 256 --threads 1")]
     Bench(bench::Arguments),
@@ -100,6 +124,9 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay { folder, to, out, json } => run::replay(&folder, to, &out, json),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Report { folder, json } => compare::rebuild(&folder, json),
+        Command::Methods { json } => compare::list(json),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Data { command } => data::run(&command),
         Command::Privacy(arguments) => privacy::run(&arguments),

@@ -49,7 +49,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             arguments.family, arguments.wire
         );
         match arguments.json {
-            true => println!("{}", serde_json::json!({ "epsilon": null, "delta": arguments.delta, "scalars": arguments.budget * arguments.rounds, "paper_epsilon": null, "paper_holds": null, "why": why })),
+            true => println!(
+                "{}",
+                serde_json::json!({ "epsilon": null, "delta": arguments.delta, "scalars": arguments.budget * arguments.rounds, "paper_epsilon": null, "paper_holds": null, "why": why })
+            ),
             false => println!("{why}"),
         }
         return Ok(());
@@ -62,7 +65,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let epsilon = accountant.epsilon(scalars)?;
     let (paper, holds) = (accountant.paper_epsilon(), accountant.paper_holds(scalars)?);
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot(&accountant, arguments.budget, rounds.max(1))?).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, plot(&accountant, arguments.budget, rounds.max(1))?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         let report = serde_json::json!({
@@ -73,11 +77,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     match arguments.epsilon {
-        Some(wanted) => println!("at most {rounds} rounds of {} scalars stay within epsilon {wanted} (they reach {epsilon:.3})", arguments.budget),
-        None => println!("epsilon {epsilon:.3} at delta {:.0e} after {rounds} rounds of {} scalars ({scalars} in all)", arguments.delta, arguments.budget),
+        Some(wanted) => println!(
+            "at most {rounds} rounds of {} scalars stay within epsilon {wanted} (they reach {epsilon:.3})",
+            arguments.budget
+        ),
+        None => println!(
+            "epsilon {epsilon:.3} at delta {:.0e} after {rounds} rounds of {} scalars ({scalars} in all)",
+            arguments.delta, arguments.budget
+        ),
     }
     let verdict = if holds { "holds here" } else { "is false here" };
-    println!("the paper's figure is {paper:.3}, whatever the number of scalars; it {verdict} (it holds up to {} scalars)", accountant.paper_holds_up_to());
+    println!(
+        "the paper's figure is {paper:.3}, whatever the number of scalars; it {verdict} (it holds up to {} scalars)",
+        accountant.paper_holds_up_to()
+    );
     println!("\nwhat this means:");
     for sentence in threat_model() {
         println!("- {sentence}");
@@ -112,7 +125,13 @@ fn plot(accountant: &Accountant, budget: u64, rounds: u64) -> Result<String> {
          {ticks}\n<polyline fill=\"none\" stroke=\"#2a78c8\" stroke-width=\"2.5\" points=\"{}\"/>\n\
          <line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#c8642a\" stroke-dasharray=\"5 4\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">the paper's claim</text>\n\
          <text x=\"{left}\" y=\"14\">epsilon</text><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">rounds of {budget} scalars</text>\n</svg>\n",
-        line.join(" "), width - 20.0, width - 24.0, y(paper) - 6.0, 0.5 * (width + left), height - 8.0, at = y(paper)
+        line.join(" "),
+        width - 20.0,
+        width - 24.0,
+        y(paper) - 6.0,
+        0.5 * (width + left),
+        height - 8.0,
+        at = y(paper)
     ))
 }
 
@@ -123,7 +142,9 @@ pub fn create_seed(path: &Path, json: bool) -> Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).with_context(|| format!("cannot make {}; an existing seed is never overwritten", path.display()))?;
+    let mut file = options
+        .open(path)
+        .with_context(|| format!("cannot make {}; an existing seed is never overwritten", path.display()))?;
     file.write_all(seed.reveal().as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;

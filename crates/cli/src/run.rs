@@ -1,13 +1,14 @@
 //! `corewire run`, `replay` and `journal verify`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::{Collective, Group, Metered, Solo, Transport};
 use corewire_optim::journal::{self, Contents, Facts, Snapshot};
 use corewire_optim::method::Method;
+use corewire_optim::method::field::Known;
 use corewire_optim::problem::Problem;
 use corewire_optim::run::{Begin, Finish, Observer, Rules, Silent};
 use corewire_optim::{RunError, state};
@@ -62,6 +63,10 @@ struct Header {
     optimum: Option<String>,
     /// The job as it was run.
     job: String,
+    /// What a method other than CORE was given: L, the largest L_i, mu, tr(A), the coupling, l1.
+    known: Option<[f64; 6]>,
+    /// The diagonal of A, for those that sample by it.
+    diagonal: Option<Vec<f64>>,
 }
 
 impl Header {
@@ -83,7 +88,7 @@ pub struct Assembled {
     /// The job, with all choices made.
     pub job: Job,
     /// Its problem.
-    pub problem: Problem,
+    pub problem: Arc<Problem>,
     /// Its seed.
     pub seed: Seed,
     /// What follows from the seed.
@@ -92,6 +97,8 @@ pub struct Assembled {
     pub optimum: Option<f64>,
     /// What a method may ask.
     pub facts: Facts,
+    /// What the theory of the other methods rests on, once it was asked for.
+    known: Arc<OnceLock<Known>>,
 }
 
 impl Assembled {
@@ -108,14 +115,37 @@ impl Assembled {
     pub fn with_optimum(job: Job, optimum: Option<f64>) -> Result<Self> {
         let seed = assemble::seed(&job)?;
         let randomness = CommonRandomness::new(&seed);
-        let problem = assemble::problem(&job, &randomness)?;
+        let problem = Arc::new(assemble::problem(&job, &randomness)?);
         let facts = Facts::of(&*problem.objective(0), problem.machines());
-        Ok(Self { job, problem, seed, randomness, optimum, facts })
+        Ok(Self { job, problem, seed, randomness, optimum, facts, known: Arc::default() })
+    }
+
+    /// The same problem with another method.
+    pub fn with_method(&self, name: &str, parameters: BTreeMap<String, String>) -> Self {
+        let mut job = self.job.clone();
+        job.choose_method(name);
+        job.method.parameters = parameters;
+        Self {
+            job,
+            problem: Arc::clone(&self.problem),
+            seed: self.seed.clone(),
+            randomness: self.randomness.clone(),
+            optimum: self.optimum,
+            facts: self.facts,
+            known: Arc::clone(&self.known),
+        }
+    }
+
+    /// What the theory of the other methods rests on: given to all of them alike, and never billed.
+    pub fn known(&self) -> &Known {
+        self.known.get_or_init(|| Known::measure(&self.problem))
     }
 
     /// A fresh method.
     pub fn method(&self) -> Result<Box<dyn Method>> {
-        assemble::method(&self.job, self.problem.start(), self.facts.quadratic, &self.randomness)
+        assemble::method(&self.job, self.problem.start(), self.facts.quadratic, &self.randomness, || {
+            self.known().clone()
+        })
     }
 
     /// When to stop.
@@ -132,6 +162,10 @@ impl Assembled {
         }
     }
 
+    fn uses_known(&self) -> Option<&Known> {
+        (!self.job.method.name.starts_with("core-")).then(|| self.known())
+    }
+
     fn header(&self) -> Result<String> {
         let Facts { dim, machines, strong_convexity, quadratic, convex, trace_known, l1 } = self.facts;
         let header = Header {
@@ -146,6 +180,10 @@ impl Assembled {
             l1,
             optimum: self.optimum.map(|optimum| format!("{:016x}", optimum.to_bits())),
             job: toml::to_string(&self.job.table)?,
+            known: self
+                .uses_known()
+                .map(|k| [k.smoothness, k.max_smoothness, k.strong_convexity, k.trace, k.coupling, k.l1]),
+            diagonal: self.uses_known().and_then(|known| known.diagonal.clone()),
         };
         Ok(serde_json::to_string(&header)?)
     }
@@ -189,7 +227,8 @@ pub fn execute<O: Observer + Send>(
         }
         finish
     });
-    let observer = observer.into_inner().expect("nobody panics here").ok_or_else(|| anyhow!("machine 0 is not here"))?;
+    let observer =
+        observer.into_inner().expect("nobody panics here").ok_or_else(|| anyhow!("machine 0 is not here"))?;
     let mut finish = None;
     let mut errors = Vec::new();
     for result in results {
@@ -249,7 +288,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 bail!("the seed is not the one of this run: its commitment is {}", header.commitment);
             }
             if header.facts() != assembled.facts {
-                bail!("the data is not that of this run: it had {} coordinates on {} machines", header.dim, header.machines);
+                bail!(
+                    "the data is not that of this run: it had {} coordinates on {} machines",
+                    header.dim,
+                    header.machines
+                );
             }
             let snapshot = Snapshot::newest(&folder, contents.rounds.len() as u64)?
                 .filter(|snapshot| snapshot.machines.len() == assembled.facts.machines);
@@ -294,7 +337,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn new_archive(assembled: &Assembled, folder: &Path) -> Result<Archive> {
     let archive = Archive::create(folder, &assembled.header()?)?;
     let job = folder.join("job.toml");
-    std::fs::write(&job, toml::to_string(&assembled.job.table)?).with_context(|| format!("cannot write {}", job.display()))?;
+    std::fs::write(&job, toml::to_string(&assembled.job.table)?)
+        .with_context(|| format!("cannot write {}", job.display()))?;
     journal::write_model(&folder.join("start.safetensors"), assembled.problem.start(), HashMap::new())?;
     Ok(archive)
 }
@@ -324,10 +368,15 @@ fn write_model(assembled: &Assembled, finish: &Finish, path: &Path) -> Result<()
 fn open(folder: &Path) -> Result<(Header, Contents)> {
     let path = folder.join("journal.bin");
     if !path.exists() {
-        bail!("{} holds no run: there is no journal.bin; `corewire run --out {}` makes one", folder.display(), folder.display());
+        bail!(
+            "{} holds no run: there is no journal.bin; `corewire run --out {}` makes one",
+            folder.display(),
+            folder.display()
+        );
     }
     let contents = journal::read(&path)?;
-    let header = serde_json::from_str(&contents.header).with_context(|| format!("{}: the header is not understood", path.display()))?;
+    let header = serde_json::from_str(&contents.header)
+        .with_context(|| format!("{}: the header is not understood", path.display()))?;
     Ok((header, contents))
 }
 
@@ -341,7 +390,21 @@ fn replayed(folder: &Path, header: &Header, contents: &Contents, rounds: u64) ->
         bail!("the seed is not the one of this run: its commitment is {}", header.commitment);
     }
     let (start, _) = journal::read_model(&folder.join("start.safetensors"))?;
-    let mut method = assemble::method(&job, &start, header.quadratic, &CommonRandomness::new(&seed))?;
+    let known = || {
+        let [smoothness, max_smoothness, strong_convexity, trace, coupling, l1] = header.known.unwrap_or([1.0; 6]);
+        Known {
+            smoothness,
+            max_smoothness,
+            strong_convexity,
+            trace,
+            machines: header.machines,
+            dim: header.dim,
+            diagonal: header.diagonal.clone(),
+            coupling,
+            l1,
+        }
+    };
+    let mut method = assemble::method(&job, &start, header.quadratic, &CommonRandomness::new(&seed), known)?;
     journal::replay(&mut *method, contents, header.facts(), rounds)?;
     Ok(method)
 }
@@ -386,9 +449,15 @@ pub fn verify(folder: &Path, json: bool) -> Result<()> {
         println!("{report}");
         return Ok(());
     }
-    println!("{rounds} rounds in {} bytes, every record whole and chained; replayed to digest {digest:016x}", contents.whole_bytes);
+    println!(
+        "{rounds} rounds in {} bytes, every record whole and chained; replayed to digest {digest:016x}",
+        contents.whole_bytes
+    );
     if contents.torn_bytes > 0 {
-        println!("{} bytes at the end were being written when the run stopped; a resume cuts them off", contents.torn_bytes);
+        println!(
+            "{} bytes at the end were being written when the run stopped; a resume cuts them off",
+            contents.torn_bytes
+        );
     }
     match newest {
         Some(snapshot) => println!("newest snapshot: after round {}", snapshot.round),

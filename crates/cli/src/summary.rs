@@ -124,7 +124,9 @@ pub fn print(assembled: &Assembled, finish: &Finish, report: &Report, folder: Op
     let state = match (last.relative, finish.ended) {
         (_, Ended::Target) => format!("reached {:.0e} in {} rounds", job.stop.target, last.round),
         (_, Ended::Gradient) => format!("the gradient is small enough after {} rounds", last.round),
-        (_, Ended::Diverged) => format!("diverged after {} rounds: take a smaller `method.step` or a larger `method.budget`", last.round),
+        (_, Ended::Diverged) => {
+            format!("diverged after {} rounds: take a smaller `method.step` or a larger `method.budget`", last.round)
+        }
         (Some(relative), ended) => format!("{} after {} rounds at {relative:.1e}", words(ended), last.round),
         (None, ended) => format!("{} after {} rounds at f = {:.6}", words(ended), last.round, last.value),
     };
@@ -146,7 +148,9 @@ pub fn print(assembled: &Assembled, finish: &Finish, report: &Report, folder: Op
     if !job.method.name.starts_with("core-") {
         println!("messages are not protected: who sees them sees the gradients");
     } else if job.method.seed_file.is_none() {
-        println!("the seed is a public number: who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one");
+        println!(
+            "the seed is a public number: who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one"
+        );
     } else {
         println!("who sees the messages but not the seed learns sizes, not directions; see `corewire privacy`");
     }
@@ -165,4 +169,19 @@ fn words(ended: Ended) -> &'static str {
         Ended::Stopped => "stopped as you wished",
         Ended::Target | Ended::Gradient | Ended::Diverged => "ended",
     }
+}
+
+/// Today's date, from the days since 1970 by the civil calendar.
+pub fn today() -> String {
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // Shifted to begin on 1 March of year 0, so that leap days come last in their year.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
 }

@@ -31,7 +31,8 @@ impl Board {
 
     /// Appends a round's scalars.
     pub fn round(&mut self, record: &Record) -> std::io::Result<()> {
-        let mut scalars = vec![("loss", record.value), ("bytes/up", record.up_bytes), ("bytes/down", record.down_bytes)];
+        let mut scalars =
+            vec![("loss", record.value), ("bytes/up", record.up_bytes), ("bytes/down", record.down_bytes)];
         scalars.extend(record.relative.map(|relative| ("relative", relative)));
         scalars.extend(record.outcome.gradient_norm.map(|norm| ("gradient_norm", norm)));
         scalars.extend(record.outcome.step.map(|step| ("step", step)));

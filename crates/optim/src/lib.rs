@@ -15,9 +15,9 @@
 //! - [`state`]: one walk over a method's fields for digest, snapshot and resume.
 
 pub mod error;
+pub mod estimator;
 pub mod gossip;
 pub mod graph;
-pub mod estimator;
 pub mod journal;
 pub mod method;
 pub mod objective;

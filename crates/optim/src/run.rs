@@ -67,15 +67,8 @@ pub enum Ended {
     Diverged,
 }
 
-const ENDS: [Ended; 7] = [
-    Ended::Target,
-    Ended::Gradient,
-    Ended::Rounds,
-    Ended::Seconds,
-    Ended::Bytes,
-    Ended::Stopped,
-    Ended::Diverged,
-];
+const ENDS: [Ended; 7] =
+    [Ended::Target, Ended::Gradient, Ended::Rounds, Ended::Seconds, Ended::Bytes, Ended::Stopped, Ended::Diverged];
 
 /// What is known after a round. Bytes are means over machines, since the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -285,7 +278,8 @@ impl Loop<'_> {
             let digests: Vec<[u8; 8]> = messages.iter().map(|message| word(message, 3)).collect();
             drifted = odd_one(&digests);
             if let Some(rank) = drifted {
-                let what = format!("has drifted: its state after round {round} differs from that of the other machines");
+                let what =
+                    format!("has drifted: its state after round {round} differs from that of the other machines");
                 return Err(CommError::Refused { rank, what });
             }
             let mean = |k| messages.iter().map(|message| number(message, k)).sum::<f64>() / messages.len() as f64;
@@ -368,12 +362,21 @@ impl Rules {
         Some(if initial > optimum { (value - optimum) / (initial - optimum) } else { 0.0 })
     }
 
-    fn verdict(&self, round: u64, value: f64, initial: f64, outcome: &Outcome, bytes: f64, seconds: f64) -> Option<Ended> {
+    fn verdict(
+        &self,
+        round: u64,
+        value: f64,
+        initial: f64,
+        outcome: &Outcome,
+        bytes: f64,
+        seconds: f64,
+    ) -> Option<Ended> {
         let reached = self.target.zip(self.relative(value, initial)).is_some_and(|(target, relative)| {
             // Target 0 asks for all rounds.
             target > 0.0 && relative <= target
         });
-        let grown = value - self.optimum.unwrap_or(initial.min(0.0)) > 1e6 * (initial - self.optimum.unwrap_or(0.0)).abs();
+        let grown =
+            value - self.optimum.unwrap_or(initial.min(0.0)) > 1e6 * (initial - self.optimum.unwrap_or(0.0)).abs();
         if reached {
             Some(Ended::Target)
         } else if !value.is_finite() || grown {

@@ -155,7 +155,11 @@ pub fn decay(spectrum: &Spectrum, step: f64, damping: f64, budget: f64) -> f64 {
     // To a thousandth of 1 - decay: rounds follow from the logarithm of decay.
     for _ in 0..40 {
         let middle = 0.5 * (low + high);
-        if gain(middle) < 1.0 { high = middle } else { low = middle }
+        if gain(middle) < 1.0 {
+            high = middle
+        } else {
+            low = middle
+        }
         if high - low < 1e-3 * (1.0 - high) {
             break;
         }
@@ -206,7 +210,8 @@ pub fn small_eigenvalues_and_weights(matrix: &mut [f64], size: usize) -> (Vec<f6
     let mut first: Vec<f64> = (0..size).map(|i| f64::from(u8::from(i == 0))).collect();
     assert_eq!(matrix.len(), size * size, "a square matrix");
     for _ in 0..30 {
-        let off: f64 = (0..size).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| matrix[i * size + j].powi(2)).sum();
+        let off: f64 =
+            (0..size).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| matrix[i * size + j].powi(2)).sum();
         if off < 1e-300 {
             break;
         }
@@ -269,7 +274,8 @@ mod tests {
         let spectrum = Spectrum::from_eigenvalues(&eigenvalues);
         for (step, damping, budget) in [(0.5, 0.1, 20.0), (0.3, 1.0, 4.0), (0.9, 0.05, 40.0)] {
             let (early, late) = (3000, 4000);
-            let ratio = moments_after(&eigenvalues, step, damping, budget, late) / moments_after(&eigenvalues, step, damping, budget, early);
+            let ratio = moments_after(&eigenvalues, step, damping, budget, late)
+                / moments_after(&eigenvalues, step, damping, budget, early);
             let measured = ratio.powf(1.0 / f64::from(late as u32 - early as u32));
             let predicted = decay(&spectrum, step, damping, budget);
             // The bisection stops at a thousandth of 1 - decay; grouping the levels costs a little more.

@@ -109,7 +109,11 @@ impl Algorithm for Accelerated {
         if let Some(pair) = alarm {
             self.pair = pair;
         }
-        Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(step), rejected: alarm.is_some() })
+        Ok(Outcome {
+            gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+            step: Some(step),
+            rejected: alarm.is_some(),
+        })
     }
 
     fn settings(&self) -> Settings {

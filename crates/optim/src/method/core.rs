@@ -330,16 +330,20 @@ impl Method for Core {
                         let tuned = self.ask(machine)?;
                         let (step, damping) = fixed.unwrap_or((tuned.step, tuned.damping));
                         let guard = Guard::new(tuned.curvature, self.plan.counting_budget(dim, tuned.budget));
-                        (tuned.budget, match fixed {
-                            Some(_) => Accelerated::new(start, step, damping),
-                            None => Accelerated::guarded(start, guard, step, damping),
-                        })
+                        (
+                            tuned.budget,
+                            match fixed {
+                                Some(_) => Accelerated::new(start, step, damping),
+                                None => Accelerated::guarded(start, guard, step, damping),
+                            },
+                        )
                     }
                 };
                 (budget, Box::new(GradientMethod::new(self.plan.estimator(dim, budget)?, algorithm)))
             }
             Flavour::Descent { step, batch } => {
-                let needs = self.plan.budget.is_none() || matches!(step, StepRule::Auto | StepRule::Safe | StepRule::Theory);
+                let needs =
+                    self.plan.budget.is_none() || matches!(step, StepRule::Auto | StepRule::Safe | StepRule::Theory);
                 let tuned = if needs { Some(self.ask(machine)?) } else { None };
                 let budget = self.plan.budget.or(tuned.as_ref().map(|tuned| tuned.budget)).unwrap_or(dim);
                 let step = match (step, &tuned) {
@@ -380,4 +384,3 @@ impl Method for Core {
         Settings { step: inner.step, damping: inner.damping, ..self.settings }
     }
 }
-

@@ -40,7 +40,10 @@ impl Machine<'_> {
         let reply = self.comm.exchange(&short::encode(numbers, bytes), &mut |messages| {
             Ok(short::encode(&short::means(messages, count, bytes)?, bytes))
         })?;
-        numbers.iter_mut().zip(reply.message.chunks_exact(bytes)).for_each(|(number, short)| *number = short::decode(short));
+        numbers
+            .iter_mut()
+            .zip(reply.message.chunks_exact(bytes))
+            .for_each(|(number, short)| *number = short::decode(short));
         Ok(())
     }
 }
