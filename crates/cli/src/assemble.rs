@@ -55,13 +55,16 @@ pub fn data_set(spec: &ProblemSpec) -> Result<DataSet> {
     label(set, spec, None)
 }
 
-/// The held-out rows of a job, labelled as its training rows are; `classes` are those of the training rows.
-pub fn test_set(spec: &ProblemSpec, path: &Path, classes: &[f64]) -> Result<DataSet> {
-    label(corewire_data::load(path, &ReadOptions::default())?, spec, Some(classes))
+/// The rows of a job as they are in the file.
+pub fn raw_data_set(data: &str, dim: Option<usize>) -> Result<DataSet> {
+    match data {
+        "digits" => Ok(corewire_data::digits()),
+        path => Ok(corewire_data::load(Path::new(path), &ReadOptions { dim, ..ReadOptions::default() })?),
+    }
 }
 
 /// Gives rows the labels that a model wants, unit norm and a bias column.
-fn label(set: DataSet, spec: &ProblemSpec, classes: Option<&[f64]>) -> Result<DataSet> {
+pub fn label(set: DataSet, spec: &ProblemSpec, classes: Option<&[f64]>) -> Result<DataSet> {
     let set = match spec.model.as_str() {
         "softmax" | "two-layer" => {
             let own = set.classes();

@@ -164,6 +164,15 @@ pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
     from_table(table, base.as_deref())
 }
 
+/// A job from the text that a run kept: its paths are already whole.
+pub fn from_text(text: &str, overrides: &[String]) -> Result<Job> {
+    let mut table = parse(text)?;
+    for assignment in overrides {
+        set(&mut table, assignment)?;
+    }
+    from_table(table, None)
+}
+
 /// Parses the text of a job file.
 pub fn parse(text: &str) -> Result<Table> {
     text.parse::<Table>().map_err(|error| {
@@ -423,6 +432,24 @@ pub fn from_table(table: Table, base: Option<&Path>) -> Result<Job> {
         bail!(
             "`problem.alpha` = 0 leaves the flat directions of a power law without an end; take a positive one, or set `stop.target` = 0"
         );
+    }
+    // The copy that a run keeps must mean the same from any folder.
+    let mut table = table.clone();
+    for (section, key, path) in [
+        ("problem", "data", (!matches!(problem.data.as_str(), "digits" | "power-law")).then(|| problem.data.clone())),
+        ("problem", "test", problem.test.clone()),
+        ("method", "seed_file", method.seed_file.as_ref().map(|path| path.to_string_lossy().into_owned())),
+        (
+            "graph",
+            "file",
+            graph.as_ref().and_then(|graph| graph.file.as_ref()).map(|path| path.to_string_lossy().into_owned()),
+        ),
+    ] {
+        let Some(path) = path else { continue };
+        let whole = std::path::absolute(&path).map_or(path, |path| path.to_string_lossy().into_owned());
+        if let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) {
+            section.insert(key.to_owned(), Value::String(whole));
+        }
     }
     Ok(Job { problem, machines, engine, method, link, stop, graph, table })
 }

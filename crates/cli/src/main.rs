@@ -6,6 +6,7 @@ mod choose;
 mod compare;
 mod data;
 mod desk;
+mod evaluate;
 mod graph;
 mod inspect;
 mod job;
@@ -52,6 +53,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// How well a model does on rows of data.
+    #[command(after_help = "Example:\n  corewire evaluate --model runs/first/model.safetensors digits")]
+    Evaluate(evaluate::Arguments),
+    /// What a model says of rows of data, a line each.
+    #[command(after_help = "Example:\n  corewire predict --model runs/first/model.safetensors digits")]
+    Predict(evaluate::Arguments),
     /// Measure a problem: does compression help, with which budget, on which link?
     #[command(after_help = "Example:\n  corewire inspect job.toml --mbit-s 10 --rtt-ms 40")]
     Inspect(inspect::Arguments),
@@ -123,6 +130,8 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay { folder, to, out, json } => run::replay(&folder, to, &out, json),
+        Command::Evaluate(arguments) => evaluate::evaluate(&arguments),
+        Command::Predict(arguments) => evaluate::predict(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Report { folder, json } => compare::rebuild(&folder, json),

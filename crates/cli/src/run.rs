@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
-use corewire_comm::{Collective, Group, Metered, Solo, Transport};
+use corewire_comm::{Collective, Group, Metered, Solo, Transport, handshake};
 use corewire_optim::journal::{self, Contents, Facts, Snapshot};
 use corewire_optim::method::Method;
 use corewire_optim::method::field::Known;
 use corewire_optim::problem::Problem;
 use corewire_optim::run::{Begin, Finish, Observer, Rules, Silent};
 use corewire_optim::{RunError, state};
-use corewire_sketch::{CommonRandomness, Seed};
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Seed, Sketch};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Archive, Desk, watch_interrupts};
@@ -162,6 +162,17 @@ impl Assembled {
         }
     }
 
+    /// What all machines must agree on before the first round.
+    fn handshake(&self) -> Result<Vec<(&'static str, String)>> {
+        Ok(vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("seed commitment", self.seed.commitment().to_string()),
+            ("job", toml::to_string(&self.job.table)?),
+            ("shards", self.problem.manifest()),
+            ("kernel test vector", kernel_test_vector(&self.randomness)),
+        ])
+    }
+
     fn uses_known(&self) -> Option<&Known> {
         (!self.job.method.name.starts_with("core-")).then(|| self.known())
     }
@@ -189,6 +200,21 @@ impl Assembled {
     }
 }
 
+/// A digest of what the kernels of this machine rebuild from fixed scalars, in every family.
+fn kernel_test_vector(randomness: &CommonRandomness) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let scalars: Vec<f64> = (0..7).map(|j| 1.0 / f64::from(j + 3)).collect();
+    let mut out = vec![0.0; 333];
+    for family in Family::ALL {
+        let sketch = AnySketch::new(family, randomness, out.len(), scalars.len()).expect("a small sketch");
+        sketch.reconstruct(1, &scalars, &mut out);
+        out.iter().for_each(|value| {
+            hasher.update(&value.to_bits().to_le_bytes());
+        });
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
 /// Where a resumed run goes on.
 pub struct Resume {
     contents: Contents,
@@ -206,8 +232,10 @@ pub fn execute<O: Observer + Send>(
     drop(assembled.method()?);
     let rules = assembled.rules();
     let observer = Mutex::new(Some(observer));
+    let fields = assembled.handshake()?;
     let results = Group::new(transport).run(|machine| {
         let rank = machine.rank();
+        handshake::agree(machine, &fields)?;
         let mut objective = assembled.problem.objective(rank);
         let mut method = assembled.method().map_err(|error| RunError::Unsuited(format!("{error:#}")))?;
         let mut begin = Begin::default();
@@ -262,27 +290,63 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None => (job::load(arguments.job.as_deref(), &arguments.set)?, None),
         Some(folder) => {
             let (header, contents) = open(folder)?;
-            let table = format!("{}\n", header.job);
-            let file = folder.join("job.toml");
-            std::fs::write(&file, table).with_context(|| format!("cannot write {}", file.display()))?;
             let overrides: Vec<String> = arguments.set.clone();
             if overrides.iter().any(|key| !key.starts_with("stop.")) {
                 bail!("a resumed run keeps its parameters; only `stop.*` can be set");
             }
-            (job::load(Some(&file), &overrides)?, Some((folder.clone(), header, contents)))
+            (job::from_text(&header.job, &overrides)?, Some((folder.clone(), header, contents)))
         }
     };
     let mut job = job;
     if let Some(engine) = &arguments.engine {
         job.engine = engine.clone();
     }
-    let assembled = crate::choose::settle(Assembled::new(job)?, arguments.quiet || arguments.json)?;
+    match job.engine.as_str() {
+        "threads" => run_on(true, |machines| Ok(Solo::new(machines)), job, resumed, arguments),
+        #[cfg(feature = "mpi")]
+        "mpi" => run_on_mpi(job, resumed, arguments),
+        other => bail!("this corewire was built without the engine `{other}`; build it with `--features {other}`"),
+    }
+}
+
+/// Runs under mpirun: the same job, the same loop; process 0 prints, and whoever fails ends all.
+#[cfg(feature = "mpi")]
+fn run_on_mpi(job: Job, resumed: Option<(PathBuf, Header, Contents)>, arguments: &Arguments) -> Result<()> {
+    let mut mpi = corewire_comm_mpi::Mpi::initialise()?;
+    let leads = mpi.process() == 0;
+    match run_on(leads, |machines| Ok(mpi.transport(machines)?), job, resumed, arguments) {
+        Ok(()) => {
+            mpi.finish();
+            Ok(())
+        }
+        Err(error) => {
+            let cause = error.downcast_ref::<RunError>().and_then(|error| match error {
+                RunError::Comm(cause) => Some(cause.clone()),
+                _ => None,
+            });
+            mpi.fail(1, &format!("{error:#}"), cause.as_ref())
+        }
+    }
+}
+
+/// Runs on the transport of an engine. Only the process that leads prints, and keeps the journal.
+fn run_on<T: Transport + 'static>(
+    leads: bool,
+    transport: impl FnOnce(usize) -> Result<T>,
+    job: Job,
+    resumed: Option<(PathBuf, Header, Contents)>,
+    arguments: &Arguments,
+) -> Result<()> {
+    let quiet = arguments.quiet || arguments.json || !leads;
+    // Only the process that decides needs f*.
+    let assembled = if leads { Assembled::new(job)? } else { Assembled::with_optimum(job, None)? };
+    let assembled = crate::choose::settle(assembled, quiet)?;
     let target = (assembled.job.stop.target > 0.0 && assembled.optimum.is_some()).then_some(assembled.job.stop.target);
-    let desk = Desk::new(arguments.quiet || arguments.json, assembled.job.stop.rounds, target);
+    let desk = Desk::new(quiet, assembled.job.stop.rounds, target);
 
     let folder = arguments.out.clone().or(arguments.resume.clone());
     let (archive, resume) = match resumed {
-        None => (folder.as_deref().map(|folder| new_archive(&assembled, folder)).transpose()?, None),
+        None => (folder.as_deref().filter(|_| leads).map(|folder| new_archive(&assembled, folder)).transpose()?, None),
         Some((folder, header, contents)) => {
             if header.commitment != assembled.seed.commitment().to_string() {
                 bail!("the seed is not the one of this run: its commitment is {}", header.commitment);
@@ -297,19 +361,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let snapshot = Snapshot::newest(&folder, contents.rounds.len() as u64)?
                 .filter(|snapshot| snapshot.machines.len() == assembled.facts.machines);
             let begin = snapshot.as_ref().map_or(0, |snapshot| snapshot.round);
-            // Without a snapshot the run begins anew, and the journal is checked from its first round.
-            let mut contents = contents;
-            let archive = if begin == 0 {
-                let archive = restart(&folder, &assembled)?;
-                contents.rounds.clear();
-                archive
-            } else {
-                Archive::reopen(&folder, &contents, begin)?
+            let archive = match (leads, begin) {
+                (false, _) => None,
+                // Without a snapshot the run begins anew; what it computes is what the journal said.
+                (true, 0) => Some(restart(&folder, &assembled)?),
+                (true, begin) => Some(Archive::reopen(&folder, &contents, begin)?),
             };
-            (Some(archive), Some(Resume { contents, snapshot }))
+            (archive, Some(Resume { contents, snapshot }))
         }
     };
-    let board = match arguments.tensorboard {
+    let board = match arguments.tensorboard && leads {
         true => {
             let folder = folder.clone().unwrap_or_else(|| PathBuf::from("runs"));
             Some(crate::tensorboard::Board::create(&folder)?)
@@ -317,15 +378,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         false => None,
     };
     let desk = desk.with_archive(archive).with_board(board);
-    let (finish, desk) = match assembled.job.engine.as_str() {
-        "threads" => execute(&assembled, Solo::new(assembled.job.machines), desk, resume.as_ref())?,
-        other => bail!("this corewire was built without the engine `{other}`; build it with `--features {other}`"),
-    };
+    let (finish, desk) = execute(&assembled, transport(assembled.job.machines)?, desk, resume.as_ref())?;
     desk.close()?;
+    if !leads {
+        return Ok(());
+    }
     if let Some(folder) = &folder {
         write_model(&assembled, &finish, &folder.join("model.safetensors"))?;
     }
-    let report = summary::Report::new(&assembled, &finish);
+    let accuracy = crate::evaluate::held_out(&assembled, &finish)?;
+    let report = summary::Report { test_accuracy: accuracy, ..summary::Report::new(&assembled, &finish) };
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -361,6 +423,7 @@ fn write_model(assembled: &Assembled, finish: &Finish, path: &Path) -> Result<()
         ("rounds".to_owned(), finish.last.round.to_string()),
         ("digest".to_owned(), format!("{:016x}", finish.digest)),
         ("job".to_owned(), toml::to_string(&assembled.job.table)?),
+        ("classes".to_owned(), crate::evaluate::classes(spec)?),
     ]);
     Ok(journal::write_model(path, &finish.iterate, about)?)
 }
@@ -382,9 +445,7 @@ fn open(folder: &Path) -> Result<(Header, Contents)> {
 
 /// The method of a journal, replayed through so many rounds without any data.
 fn replayed(folder: &Path, header: &Header, contents: &Contents, rounds: u64) -> Result<Box<dyn Method>> {
-    let table = job::parse(&header.job)?;
-    let file = folder.join("job.toml");
-    let job = job::from_table(table, file.parent())?;
+    let job = job::from_text(&header.job, &[])?;
     let seed = assemble::seed(&job)?;
     if seed.commitment().to_string() != header.commitment {
         bail!("the seed is not the one of this run: its commitment is {}", header.commitment);

@@ -66,6 +66,8 @@ pub struct Report {
     pub frame_bytes: u64,
     /// Why it ended.
     pub ended: String,
+    /// The share of held-out rows that the model gets right, where there are such.
+    pub test_accuracy: Option<f64>,
 }
 
 impl Report {
@@ -102,6 +104,7 @@ impl Report {
             trips: last.trips,
             frame_bytes: last.frame_bytes,
             ended: format!("{:?}", finish.ended).to_lowercase(),
+            test_accuracy: None,
         }
     }
 }
@@ -141,6 +144,9 @@ pub fn print(assembled: &Assembled, finish: &Finish, report: &Report, folder: Op
                 units::bytes(dense)
             );
         }
+    }
+    if let Some(accuracy) = report.test_accuracy {
+        println!("on the held-out rows it gets {:.2} % right", 100.0 * accuracy);
     }
     if let Some(seconds) = report.link_seconds {
         println!("on the link of the job: {}", units::seconds(seconds));
