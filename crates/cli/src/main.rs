@@ -1,2 +1,153 @@
-//! The binary `corewire`.
-fn main() {}
+//! The binary `corewire`: arguments become typed values, one library call does the work, people read the result.
+
+mod assemble;
+mod bench;
+mod choose;
+mod compare;
+mod data;
+mod desk;
+mod evaluate;
+mod graph;
+mod inspect;
+mod job;
+mod plot;
+mod privacy;
+mod report;
+mod run;
+mod summary;
+mod tensorboard;
+mod units;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Distributed optimisation that sends m numbers a round instead of d.
+#[derive(Parser)]
+#[command(name = "corewire", version, about, long_about = None)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a model on n machines with one method.
+    #[command(
+        after_help = "Examples:\n  corewire run                                  # bundled data, 50 machines, logistic regression\n  corewire run job.toml --out runs/first        # with a journal that can be resumed and replayed\n  corewire run --set method.name=core-agd --set method.wire=f32\n  corewire run --resume runs/first"
+    )]
+    Run(run::Arguments),
+    /// Rebuild the model of a run from its journal, without data.
+    #[command(after_help = "Example:\n  corewire replay runs/first --to 100 --out model.safetensors")]
+    Replay {
+        /// The folder of the run.
+        folder: PathBuf,
+        /// After this many rounds; all by default.
+        #[arg(long)]
+        to: Option<u64>,
+        /// Where the model goes.
+        #[arg(long, default_value = "model.safetensors")]
+        out: PathBuf,
+        /// One JSON object at the end.
+        #[arg(long)]
+        json: bool,
+    },
+    /// How well a model does on rows of data.
+    #[command(after_help = "Example:\n  corewire evaluate --model runs/first/model.safetensors digits")]
+    Evaluate(evaluate::Arguments),
+    /// What a model says of rows of data, a line each.
+    #[command(after_help = "Example:\n  corewire predict --model runs/first/model.safetensors digits")]
+    Predict(evaluate::Arguments),
+    /// Measure a problem: does compression help, with which budget, on which link?
+    #[command(after_help = "Example:\n  corewire inspect job.toml --mbit-s 10 --rtt-ms 40")]
+    Inspect(inspect::Arguments),
+    /// Run many methods on the same problem and show loss against real bytes, as a table, CSV and an HTML report.
+    #[command(
+        after_help = "Examples:\n  corewire compare                              # 16 methods on the bundled data\n  corewire compare job.toml --methods core-cg,cg,ef21:k=15 --tune --out results"
+    )]
+    Compare(compare::Arguments),
+    /// Rebuild the HTML report of a comparison from its results.
+    #[command(after_help = "Example:\n  corewire report corewire-compare")]
+    Report {
+        /// The folder of the comparison.
+        folder: PathBuf,
+        /// One JSON object at the end.
+        #[arg(long)]
+        json: bool,
+    },
+    /// All methods and their parameters.
+    Methods {
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Time the sketch on this machine.
+    #[command(after_help = "Example:\n  corewire bench --family gaussian --dim 1048576 --budget 256 --threads 1")]
+    Bench(bench::Arguments),
+    /// Data sets: list, fetch, shard, convert.
+    Data {
+        #[command(subcommand)]
+        command: data::Command,
+    },
+    /// What an observer of the messages learns, exactly.
+    #[command(after_help = "Example:\n  corewire privacy --adjacency 0.01 --delta 1e-5 --budget 10 --rounds 100")]
+    Privacy(privacy::Arguments),
+    /// Make a secret seed, in a file that only you can read.
+    #[command(after_help = "Example:\n  corewire seed seed.txt")]
+    Seed {
+        /// The new file.
+        file: PathBuf,
+        /// One JSON object at the end.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a graph of machines without a centre costs.
+    #[command(after_help = "Example:\n  corewire graph grid --machines 64 --plot grid.svg")]
+    Graph(graph::Arguments),
+    /// Check a journal.
+    #[command(after_help = "Example:\n  corewire journal verify runs/first")]
+    Journal {
+        #[command(subcommand)]
+        command: JournalCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum JournalCommand {
+    /// Check every record, the chain and the snapshots.
+    Verify {
+        /// The folder of the run.
+        folder: PathBuf,
+        /// One JSON object at the end.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Replay { folder, to, out, json } => run::replay(&folder, to, &out, json),
+        Command::Evaluate(arguments) => evaluate::evaluate(&arguments),
+        Command::Predict(arguments) => evaluate::predict(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Report { folder, json } => compare::rebuild(&folder, json),
+        Command::Methods { json } => compare::list(json),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Data { command } => data::run(&command),
+        Command::Privacy(arguments) => privacy::run(&arguments),
+        Command::Seed { file, json } => privacy::create_seed(&file, json),
+        Command::Graph(arguments) => graph::run(&arguments),
+        Command::Journal { command: JournalCommand::Verify { folder, json } } => run::verify(&folder, json),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("corewire: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,6 +1,7 @@
-//! The laws that any engine must keep: every machine of a fresh group calls [`suite`] and must get `Ok`.
+//! The laws that any engine must keep: every machine of a fresh group calls [`suite`] and must get `Ok`, and so with [`neighbours_suite`].
 
 use crate::collective::{Collective, CommError, Numbers};
+use crate::neighbours::Neighbours;
 
 fn failed(law: &str) -> impl Fn(CommError) -> String {
     move |error| format!("{law}: {error}")
@@ -69,6 +70,79 @@ pub fn suite(machine: &mut dyn Collective) -> Result<(), String> {
     let error = machine.exchange(b"bad", &mut |_| Err(refusal.clone())).err();
     check(law, error.as_ref() == Some(&refusal))?;
     check(law, machine.exchange(b"more", &mut |_| Ok(Vec::new())).is_err())
+}
+
+/// Runs all laws of neighbours on this machine; the others must run it at the same time. The last law breaks the group on purpose.
+pub fn neighbours_suite(machine: &mut dyn Neighbours) -> Result<(), String> {
+    let (rank, size) = (machine.rank(), machine.size());
+    let check = |law: &str, holds: bool| {
+        if holds { Ok(()) } else { Err(format!("{law}: does not hold on machine {rank}")) }
+    };
+    let ascending = |mut neighbours: Vec<usize>| {
+        neighbours.sort_unstable();
+        neighbours.dedup();
+        neighbours.retain(|&other| other != rank);
+        neighbours
+    };
+    let ring = ascending(vec![(rank + 1) % size, (rank + size - 1) % size]);
+    let complete = ascending((0..size).collect());
+    let star = if rank == 0 { complete.clone() } else { vec![0] };
+    // The last machine stands alone; before it a path.
+    let path = match rank {
+        _ if rank + 1 >= size => Vec::new(),
+        _ => ascending([rank.saturating_sub(1), rank + 1].into_iter().filter(|other| other + 1 < size).collect()),
+    };
+    let graphs = [
+        ("a ring", ring),
+        ("a complete graph", complete.clone()),
+        ("a star", star),
+        ("a path and a machine alone", path),
+    ];
+
+    let mine = |rank: usize| vec![rank as u8; (rank * 7919) % 100_000];
+    let letter = |from: usize, to: usize| vec![(from * 31 + to) as u8; (from * 131 + to * 17) % 2000];
+    for (name, neighbours) in &graphs {
+        let law = &format!("neighbours on {name} get each other's messages in their order, empty and long ones too");
+        let theirs = machine.swap(neighbours, &mine(rank)).map_err(failed(law))?;
+        check(law, theirs.len() == neighbours.len())?;
+        check(law, neighbours.iter().zip(&theirs).all(|(&other, message)| **message == mine(other)[..]))?;
+
+        let law = &format!("every neighbour on {name} gets the message that is meant for it");
+        let letters: Vec<Vec<u8>> = neighbours.iter().map(|&to| letter(rank, to)).collect();
+        let theirs = machine.swap_each(neighbours, &letters).map_err(failed(law))?;
+        check(law, theirs.len() == neighbours.len())?;
+        check(law, neighbours.iter().zip(&theirs).all(|(&from, message)| **message == letter(from, rank)[..]))?;
+    }
+
+    let law = "a megabyte survives on every edge";
+    let big = |rank: usize| (0..1 << 20).map(move |i: usize| (i * 31 + rank) as u8);
+    let (_, ring) = &graphs[0];
+    let theirs = machine.swap(ring, &big(rank).collect::<Vec<u8>>()).map_err(failed(law))?;
+    check(law, ring.iter().zip(&theirs).all(|(&other, message)| message.iter().copied().eq(big(other))))?;
+
+    let law = "many small swaps stay in step, with the hub between them";
+    for turn in 0..300usize {
+        let (_, neighbours) = &graphs[turn % graphs.len()];
+        let word = |rank: usize| ((turn * 1009 + rank) as u64).to_le_bytes();
+        let theirs = machine.swap(neighbours, &word(rank)).map_err(failed(law))?;
+        check(law, neighbours.iter().zip(&theirs).all(|(&other, message)| **message == word(other)))?;
+        if turn % 7 == 0 {
+            let mut sum = [(turn * rank) as i64];
+            machine.all_reduce_sum(Numbers::I64(&mut sum)).map_err(failed(law))?;
+            check(law, sum[0] == (turn * (size * (size - 1) / 2)) as i64)?;
+        }
+    }
+
+    if size == 1 {
+        return Ok(());
+    }
+    let law = "a relation that is not symmetric is refused, and the group stays broken";
+    // Machine 1 does not know machine 0. A process that holds neither may learn it at its next call only.
+    let one_sided = if rank == 1 { complete[1..].to_vec() } else { complete };
+    let error = machine.swap(&one_sided, b"bad").err();
+    check(law, error.is_some() || rank > 1)?;
+    let error = machine.swap(&[], b"more").err().or(error);
+    check(law, matches!(error, Some(CommError::Refused { rank: 0 | 1, .. })))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::collective::{Collective, Combine, CommError, Reply};
 use crate::frame;
+use crate::neighbours::{self, Parcels};
 
 /// The way between processes, each of which holds a contiguous range of machines in the order of process numbers.
 pub trait Transport: Send {
@@ -16,6 +17,19 @@ pub trait Transport: Send {
     /// Brings the messages of this process's machines to process 0, where `combine` turns the messages of all machines, in rank order,
     /// into the one that returns to every process. An error of `combine` must reach every process as that error.
     fn exchange(&mut self, mine: Vec<Vec<u8>>, combine: &mut Combine<'_>) -> Result<Arc<[u8]>, CommError>;
+
+    /// Brings `bundles[q]` from this process to process q, for every q, and returns what every process sent here, in their order.
+    /// This goes through process 0, so that any engine has it; an engine with a direct way overrides it.
+    fn deliver(&mut self, bundles: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, CommError> {
+        neighbours::deliver_through_hub(self, bundles)
+    }
+
+    /// The last machine of this process is gone, because of `why`: other processes that still wait for it must learn that.
+    /// A process of a run that has come to its end calls it too, so whoever waits for nobody must not be disturbed.
+    fn leave(&mut self, why: &CommError) {
+        // A process that is alone has nobody to tell.
+        let _ = why;
+    }
 }
 
 /// The transport of a process that is alone.
@@ -72,13 +86,27 @@ struct Meeting {
     answered: Condvar,
 }
 
+/// What a machine brings to a meeting.
+enum Deposit {
+    /// Nothing yet.
+    Absent,
+    /// A sealed message to the hub.
+    ToHub(Vec<u8>),
+    /// Sealed messages to its neighbours.
+    ToNeighbours(Parcels),
+}
+
 struct State {
     transport: Box<dyn Transport>,
-    messages: Vec<Vec<u8>>,
+    deposits: Vec<Deposit>,
     arrived: usize,
+    /// Machines of this process that still have their handle.
+    present: usize,
     /// Exchanges completed; a machine waits until it exceeds its own count.
     done: u64,
     reply: Option<Reply>,
+    /// What the neighbours of each local machine sent in the last swap.
+    inboxes: Vec<Vec<Arc<[u8]>>>,
     failure: Option<CommError>,
 }
 
@@ -95,10 +123,12 @@ impl Group {
         let size = transport.machines().iter().sum();
         let state = State {
             transport: Box::new(transport),
-            messages: vec![Vec::new(); local],
+            deposits: absent(local),
             arrived: 0,
+            present: local,
             done: 0,
             reply: None,
+            inboxes: vec![Vec::new(); local],
             failure: None,
         };
         let meeting = Meeting { state: Mutex::new(state), complete: Condvar::new(), answered: Condvar::new() };
@@ -154,20 +184,55 @@ impl Collective for Machine {
     }
 
     fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
+        let deposit = Deposit::ToHub(frame::seal(self.done, message));
+        self.meet(
+            deposit,
+            |state, exchange| state.carry(exchange, combine),
+            |state| state.reply.clone().expect("a completed exchange has a reply"),
+        )
+    }
+}
+
+impl Machine {
+    /// Swaps sealed messages with neighbours; the checks and the order are [`neighbours::carry`]'s.
+    pub(crate) fn swap_parcels(&mut self, parcels: Parcels) -> Result<Vec<Arc<[u8]>>, CommError> {
+        let local = self.local;
+        self.meet(Deposit::ToNeighbours(parcels), State::carry_parcels, |state| {
+            std::mem::take(&mut state.inboxes[local])
+        })
+    }
+
+    /// Exchanges and swaps that this machine has completed: the number of the next.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Leaves the deposit, waits until all machines of the process have left theirs and its first machine has carried them, and
+    /// collects.
+    fn meet<R>(
+        &mut self,
+        deposit: Deposit,
+        carry: impl FnOnce(&mut State, u64) -> Result<(), CommError>,
+        collect: impl FnOnce(&mut State) -> R,
+    ) -> Result<R, CommError> {
         let meeting = Arc::clone(&self.meeting);
         let mut state = meeting.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
-        state.messages[self.local] = frame::seal(self.done, message);
+        state.deposits[self.local] = deposit;
         state.arrived += 1;
-        let everyone = state.messages.len();
+        let everyone = state.deposits.len();
         if self.local == 0 {
             while state.arrived < everyone && state.failure.is_none() {
                 state = meeting.complete.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.failure.is_none() {
-                state.carry(self.done, combine);
+                state.arrived = 0;
+                match carry(&mut state, self.done) {
+                    Ok(()) => state.done += 1,
+                    Err(failure) => state.failure = Some(failure),
+                }
                 meeting.answered.notify_all();
             }
         } else {
@@ -179,18 +244,24 @@ impl Collective for Machine {
             }
         }
         if state.done == self.done {
-            return Err(state.failure.clone().expect("only a failure leaves an exchange without a reply"));
+            return Err(state.failure.clone().expect("only a failure leaves a meeting without an answer"));
         }
         self.done += 1;
-        Ok(state.reply.clone().expect("a completed exchange has a reply"))
+        Ok(collect(&mut state))
     }
+}
+
+fn absent(count: usize) -> Vec<Deposit> {
+    (0..count).map(|_| Deposit::Absent).collect()
 }
 
 impl State {
     /// Machine 0 of the process: carries all local messages to the hub and keeps the reply for the others.
-    fn carry(&mut self, exchange: u64, combine: &mut Combine<'_>) {
-        let everyone = self.messages.len();
-        let mine = std::mem::replace(&mut self.messages, vec![Vec::new(); everyone]);
+    fn carry(&mut self, exchange: u64, combine: &mut Combine<'_>) -> Result<(), CommError> {
+        let mine = self.take_deposits("to its neighbours", "to the hub", |deposit| match deposit {
+            Deposit::ToHub(framed) => Some(framed),
+            _ => None,
+        })?;
         let mut open_and_combine = |framed: &[&[u8]]| {
             let mut messages = Vec::with_capacity(framed.len());
             for (rank, framed) in framed.iter().enumerate() {
@@ -202,21 +273,39 @@ impl State {
             down.extend_from_slice(&(longest as u64).to_le_bytes());
             Ok(frame::seal(exchange, &down))
         };
-        let reply = self.transport.exchange(mine, &mut open_and_combine).and_then(|framed| {
-            let damaged = |what| CommError::Damaged { rank: 0, exchange, what };
-            let body = frame::open(exchange, &framed).map_err(damaged)?;
-            let (message, longest) =
-                body.split_last_chunk::<8>().ok_or_else(|| damaged("it is too short".to_owned()))?;
-            Ok(Reply { message: Arc::from(message), longest_up: u64::from_le_bytes(*longest) as usize })
-        });
-        self.arrived = 0;
-        match reply {
-            Ok(reply) => {
-                self.reply = Some(reply);
-                self.done += 1;
-            }
-            Err(failure) => self.failure = Some(failure),
-        }
+        let framed = self.transport.exchange(mine, &mut open_and_combine)?;
+        let damaged = |what| CommError::Damaged { rank: 0, exchange, what };
+        let body = frame::open(exchange, &framed).map_err(damaged)?;
+        let (message, longest) = body.split_last_chunk::<8>().ok_or_else(|| damaged("it is too short".to_owned()))?;
+        self.reply = Some(Reply { message: Arc::from(message), longest_up: u64::from_le_bytes(*longest) as usize });
+        Ok(())
+    }
+
+    /// Machine 0 of the process: carries all local messages to the neighbours, and theirs back.
+    fn carry_parcels(&mut self, exchange: u64) -> Result<(), CommError> {
+        let outgoing = self.take_deposits("to the hub", "to its neighbours", |deposit| match deposit {
+            Deposit::ToNeighbours(parcels) => Some(parcels),
+            _ => None,
+        })?;
+        self.inboxes = neighbours::carry(&mut *self.transport, exchange, outgoing)?;
+        Ok(())
+    }
+
+    /// All local deposits, if they are of the kind that the process's first machine brought.
+    fn take_deposits<T>(
+        &mut self,
+        other: &str,
+        kind: &str,
+        take: impl Fn(Deposit) -> Option<T>,
+    ) -> Result<Vec<T>, CommError> {
+        let everyone = self.deposits.len();
+        let first: usize = self.transport.machines()[..self.transport.process()].iter().sum();
+        let deposits = std::mem::replace(&mut self.deposits, absent(everyone));
+        let refused = |local| CommError::Refused {
+            rank: first + local,
+            what: format!("it sends {other} where machine {first} sends {kind}"),
+        };
+        deposits.into_iter().enumerate().map(|(local, deposit)| take(deposit).ok_or_else(|| refused(local))).collect()
     }
 }
 
@@ -234,6 +323,11 @@ impl Drop for Machine {
             state.failure = Some(CommError::Left { rank: self.rank, exchange: self.done });
             self.meeting.complete.notify_all();
             self.meeting.answered.notify_all();
+        }
+        state.present -= 1;
+        if state.present == 0 {
+            let why = state.failure.clone().expect("a machine that is gone has left");
+            state.transport.leave(&why);
         }
     }
 }

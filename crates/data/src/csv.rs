@@ -77,7 +77,7 @@ pub fn parse_csv(path: &Path, text: &[u8], options: &ReadOptions) -> Result<Data
             return Err(DataError::line(path, line, what));
         }
     }
-    if labels.is_empty() {
+    if labels.is_empty() && !options.allow_empty {
         return Err(DataError::file(path, "there is no row in it"));
     }
     let matrix = Matrix::dense(values, dim).compact();

@@ -93,6 +93,11 @@ impl DataSet {
                 return Err(self.complaint(format!("class {class} stands on both sides; name it once")));
             }
         }
+        Ok(self.keep_classes(negative, positive))
+    }
+
+    /// [`DataSet::select_classes`] where a class may be missing: one machine's shard may hold one class only.
+    pub fn keep_classes(&self, negative: &[f64], positive: &[f64]) -> Self {
         let (mut rows, mut labels) = (Vec::new(), Vec::new());
         for (i, label) in self.labels.iter().enumerate() {
             let side = if positive.contains(label) {
@@ -105,7 +110,7 @@ impl DataSet {
             rows.push(i);
             labels.push(side);
         }
-        Ok(Self { name: self.name.clone(), matrix: self.matrix.select(&rows), labels })
+        Self { name: self.name.clone(), matrix: self.matrix.select(&rows), labels }
     }
 
     /// The same rows with the smaller of the two labels as -1 and the larger as +1.

@@ -8,6 +8,7 @@ use crate::{DataSet, ReadOptions, csv, read};
 pub fn digits() -> DataSet {
     let path = Path::new("digits");
     let bytes = &include_bytes!("../assets/digits.csv.gz")[..];
-    let text = read::decompress(path, bytes, 1 << 20).expect("the bundled file is intact");
-    csv::parse_csv(path, &text, &ReadOptions::default()).expect("the bundled file is valid")
+    let options = ReadOptions::default();
+    let text = read::decompress(path, bytes, bytes.len() as u64, &options).expect("the bundled file is intact");
+    csv::parse_csv(path, &text, &options).expect("the bundled file is valid")
 }

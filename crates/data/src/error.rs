@@ -41,6 +41,14 @@ pub enum DataError {
         /// What is wrong, and what to do.
         what: String,
     },
+    /// A download failed.
+    #[error("cannot fetch `{url}`: {what}")]
+    Fetch {
+        /// The address.
+        url: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
     /// The labels of a data set do not suit the question asked of them.
     #[error("data set `{name}`: {what}")]
     Labels {

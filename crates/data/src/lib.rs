@@ -7,6 +7,7 @@
 //! - `dataset`: rows with labels, and the relabellings that make a problem of them.
 //! - `digits`: the bundled set.
 //! - [`shard`]: which machine holds which rows.
+//! - `catalogue`: data sets that are known by name; `fetch`: their downloads, a feature.
 //! - `write`: a data set -> LIBSVM or CSV text.
 //!
 //! ```
@@ -15,10 +16,13 @@
 //! # Ok::<(), corewire_data::DataError>(())
 //! ```
 
+mod catalogue;
 mod csv;
 mod dataset;
 mod digits;
 mod error;
+#[cfg(feature = "fetch")]
+pub mod fetch;
 mod idx;
 mod kernel;
 mod libsvm;
@@ -29,6 +33,7 @@ pub mod shard;
 mod text;
 mod write;
 
+pub use catalogue::{KnownSet, RemoteFile, known_set, known_sets};
 pub use csv::parse_csv;
 pub use dataset::DataSet;
 pub use digits::digits;

@@ -75,7 +75,7 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
             format!("{dim} columns were asked for, but {limit} is the most there can be"),
         ));
     }
-    if labels.is_empty() {
+    if labels.is_empty() && !(options.allow_empty && dim > 0) {
         return Err(DataError::file(path, "there is no row in it"));
     }
     if dim == 0 {

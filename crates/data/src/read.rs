@@ -27,6 +27,11 @@ pub struct ReadOptions {
     pub max_dim: usize,
     /// The largest number of bytes that a file may have once decompressed.
     pub max_bytes: u64,
+    /// How many times its size a compressed file may grow to, above the first 64 MiB: a few bytes of bzip2 can hold
+    /// gigabytes of zeros.
+    pub max_expansion: u64,
+    /// Whether a file without a row is a data set: a machine's shard may be empty. LIBSVM then needs `dim`.
+    pub allow_empty: bool,
 }
 
 impl Default for ReadOptions {
@@ -41,6 +46,8 @@ impl Default for ReadOptions {
             rows: None,
             max_dim: 1 << 26,
             max_bytes: 4 << 30,
+            max_expansion: 250,
+            allow_empty: false,
         }
     }
 }
@@ -77,29 +84,38 @@ pub enum LabelColumn {
 /// A decoder that would need a larger window is refused; `xz -9` needs 64 MiB.
 const XZ_MEMORY_KIB: u32 = 512 << 10;
 
+/// What a compressed file may grow to in any case.
+const FREE_EXPANSION_BYTES: u64 = 64 << 20;
+
 /// Reads a data set from a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
 pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
-    let bytes = read_file(path, options.max_bytes)?;
-    match options.format.map_or_else(|| sniff(path, &bytes), Ok)? {
+    let bytes = read_file(path, options)?;
+    match options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)? {
         Format::Libsvm => libsvm::parse_libsvm(path, &bytes, options),
         Format::Csv => csv::parse_csv(path, &bytes, options),
         Format::Idx => {
             idx::check_holds_samples(path, &bytes)?;
             let labels_path = find_labels(path, options)?;
-            let labels = read_file(&labels_path, options.max_bytes)?;
+            let labels = read_file(&labels_path, options)?;
             idx::parse_idx(path, &bytes, &labels_path, &labels, options)
         }
     }
 }
 
-/// The whole contents of a file, decompressed; an error if there are more than `max_bytes`.
-fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, DataError> {
+/// The whole contents of a file, decompressed within the limits.
+fn read_file(path: &Path, options: &ReadOptions) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(|e| DataError::io(path, e))?;
-    decompress(path, BufReader::with_capacity(1 << 16, file), max_bytes)
+    let stored_bytes = file.metadata().map_err(|e| DataError::io(path, e))?.len();
+    decompress(path, BufReader::with_capacity(1 << 16, file), stored_bytes, options)
 }
 
 /// Decompresses by the first bytes, not by the name.
-pub(crate) fn decompress(path: &Path, mut file: impl Read, max_bytes: u64) -> Result<Vec<u8>, DataError> {
+pub(crate) fn decompress(
+    path: &Path,
+    mut file: impl Read,
+    stored_bytes: u64,
+    options: &ReadOptions,
+) -> Result<Vec<u8>, DataError> {
     let mut magic = Vec::new();
     file.by_ref().take(6).read_to_end(&mut magic).map_err(|e| DataError::io(path, e))?;
     let compression = compression(&magic);
@@ -110,10 +126,18 @@ pub(crate) fn decompress(path: &Path, mut file: impl Read, max_bytes: u64) -> Re
         Some("bzip2") => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
         Some(_) => Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB)),
     };
+    let expansion = FREE_EXPANSION_BYTES.max(stored_bytes.saturating_mul(options.max_expansion));
+    let (limit, key) = match compression {
+        Some(_) if expansion < options.max_bytes => (expansion, "max_expansion"),
+        _ => (options.max_bytes, "max_bytes"),
+    };
     let mut bytes = Vec::new();
-    let result = reader.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes);
-    if bytes.len() as u64 > max_bytes {
-        let what = format!("more than {max_bytes} bytes when decompressed; raise `max_bytes` if that is right");
+    let result = reader.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    if bytes.len() as u64 > limit {
+        let what = match compression {
+            Some(name) => format!("more than {limit} bytes when decompressed ({name}); raise `{key}` if that is right"),
+            None => format!("more than {limit} bytes; raise `{key}` if that is right"),
+        };
         return Err(DataError::file(path, what));
     }
     match (result, compression) {
@@ -139,7 +163,7 @@ fn compression(magic: &[u8]) -> Option<&'static str> {
 }
 
 /// Tells the format from the contents first, then from the name, then from the look of the first line.
-fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
+fn sniff(path: &Path, bytes: &[u8], allow_empty: bool) -> Result<Format, DataError> {
     if idx::is_idx(bytes) {
         return Ok(Format::Idx);
     }
@@ -164,14 +188,18 @@ fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
         Some("libsvm" | "svm" | "svmlight") => return Ok(Format::Libsvm),
         _ => {}
     }
-    let Some((line, first)) = text::lines(bytes).find(|(_, line)| !matches!(line.trim_ascii(), [] | [b'#', ..])) else {
+    let mut lines = text::lines(bytes).filter(|(_, line)| !matches!(line.trim_ascii(), [] | [b'#', ..]));
+    let Some((line, first)) = lines.next() else {
+        if allow_empty {
+            return Ok(Format::Libsvm);
+        }
         return Err(DataError::file(path, "there is no row in it"));
     };
     if first.contains(&b':') {
         Ok(Format::Libsvm)
     } else if first.iter().any(|byte| b",;\t".contains(byte)) {
         Ok(Format::Csv)
-    } else if text::lines(bytes).any(|(_, line)| line.contains(&b':')) {
+    } else if lines.any(|(_, line)| line.contains(&b':')) {
         // A first row of zeros is a label alone.
         Ok(Format::Libsvm)
     } else {

@@ -105,6 +105,36 @@ fn the_first_rows_can_be_read_alone_and_the_dimension_be_required() {
 }
 
 #[test]
+fn an_empty_shard_is_accepted_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ReadOptions { dim: Some(3), allow_empty: true, ..Default::default() };
+    for (name, text) in [("a.libsvm", ""), ("b", "\n"), ("c.csv", "x1,x2,x3,label\n")] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let shard = load(&path, &options).unwrap();
+        assert_eq!((shard.rows(), shard.dim()), (0, 3), "{text:?}");
+        assert!(load(&path, &ReadOptions::default()).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn a_small_compressed_file_cannot_grow_to_gigabytes() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bomb.csv");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let chunk = b"0,0\n".repeat(1 << 18);
+    (0..80).for_each(|_| gzip.write_all(&chunk).unwrap());
+    let bomb = gzip.finish().unwrap();
+    // 80 MiB in less than one.
+    assert!(bomb.len() < 1 << 20, "{}", bomb.len());
+    std::fs::write(&path, bomb).unwrap();
+    let options = ReadOptions { max_expansion: 64, ..Default::default() };
+    let message = load(&path, &options).unwrap_err().to_string();
+    assert!(message.contains("more than 67108864 bytes when decompressed (gzip); raise `max_expansion`"), "{message}");
+}
+
+#[test]
 fn the_contents_decide_the_format_where_the_name_does_not() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [("a", "1 1:2\n"), ("b", "2,1\n"), ("c.dat", "1\n1 1:2\n"), ("d.t", "a;y\n2;1\n")] {
@@ -132,6 +162,7 @@ fn labels_become_classes_signs_and_parities() {
     assert_eq!(digits.clone().parity().unwrap().labels, [-1.0, 1.0, 1.0, -1.0]);
     let two = digits.select_classes(&[0.0], &[3.0]).unwrap();
     assert_eq!(two, set(&[1.0, 2.0, 4.0], 1, &[1.0, -1.0, 1.0]));
+    assert_eq!(digits.keep_classes(&[7.0], &[3.0]), set(&[1.0, 4.0], 1, &[1.0, 1.0]));
     assert_eq!(digits.clone().first_rows(2), set(&[1.0, 2.0], 1, &[3.0, 0.0]));
     for message in [
         digits.clone().binary().unwrap_err().to_string(),

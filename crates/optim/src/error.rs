@@ -9,7 +9,9 @@ pub enum RunError {
     #[error(transparent)]
     Comm(#[from] CommError),
     /// A machine computed something that is not a number.
-    #[error("machine {rank} has {what} that is not finite in round {round}; look at its rows for NaN, or take a smaller step")]
+    #[error(
+        "machine {rank} has {what} that is not finite in round {round}; look at its rows for NaN, or take a smaller step"
+    )]
     NotFinite {
         /// Which machine.
         rank: usize,

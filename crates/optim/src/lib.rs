@@ -7,6 +7,7 @@
 //! - [`method`]: what a machine does in a round.
 //! - [`run`]: the one round loop: round -> evaluation, digest, decision.
 //! - [`journal`]: the replies of a run, snapshots, replay and resume.
+//! - [`spectrum`]: eigenvalues, all of them or by quadrature.
 //! - [`tuning`]: budgets, steps and momentum from a spectrum, known or guessed.
 //! - [`optimum`]: f* by a solver that is trusted; never billed.
 //! - [`graph`], [`gossip`]: machines without a centre.
@@ -14,9 +15,9 @@
 //! - [`state`]: one walk over a method's fields for digest, snapshot and resume.
 
 pub mod error;
+pub mod estimator;
 pub mod gossip;
 pub mod graph;
-pub mod estimator;
 pub mod journal;
 pub mod method;
 pub mod objective;
@@ -24,6 +25,7 @@ pub mod optimum;
 pub mod privacy;
 pub mod problem;
 pub mod run;
+pub mod spectrum;
 pub mod state;
 pub mod tuning;
 pub mod vector;

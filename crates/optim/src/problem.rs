@@ -94,6 +94,26 @@ impl Problem {
         }
     }
 
+    /// Which machine holds which rows, as a digest: machines compare it before they begin.
+    pub fn manifest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(self.dim() as u64).to_le_bytes());
+        match &self.source {
+            Source::Rows { shards, .. } => {
+                for shard in shards {
+                    hasher.update(&(shard.len() as u64).to_le_bytes());
+                    shard.iter().for_each(|&row| {
+                        hasher.update(&(row as u64).to_le_bytes());
+                    });
+                }
+            }
+            Source::Quadratic { machines, .. } => {
+                hasher.update(&(*machines as u64).to_le_bytes());
+            }
+        }
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+
     /// Rows of data in all.
     pub fn row_count(&self) -> usize {
         match &self.source {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use corewire_comm::{Collective, Combine, CommError, Metered, Reply, Traffic};
 
 use crate::error::RunError;
+use crate::journal::{MachineState, Snapshot};
 use crate::method::{Machine, Method, Outcome, Settings};
 use crate::objective::Objective;
 use crate::state;
@@ -66,15 +67,8 @@ pub enum Ended {
     Diverged,
 }
 
-const ENDS: [Ended; 7] = [
-    Ended::Target,
-    Ended::Gradient,
-    Ended::Rounds,
-    Ended::Seconds,
-    Ended::Bytes,
-    Ended::Stopped,
-    Ended::Diverged,
-];
+const ENDS: [Ended; 7] =
+    [Ended::Target, Ended::Gradient, Ended::Rounds, Ended::Seconds, Ended::Bytes, Ended::Stopped, Ended::Diverged];
 
 /// What is known after a round. Bytes are means over machines, since the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,6 +106,18 @@ pub trait Observer {
     /// A round is over: its record, and the replies that it received.
     fn round(&mut self, record: &Record, replies: &[Arc<[u8]>], method: &mut dyn Method) -> Result<(), RunError> {
         let _ = (record, replies, method);
+        Ok(())
+    }
+
+    /// Whether every machine's state is wanted after this many rounds; `last` says that the run ends here.
+    fn wants_snapshot(&mut self, round: u64, last: bool) -> bool {
+        let _ = (round, last);
+        false
+    }
+
+    /// Every machine's state, as it was wanted.
+    fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), RunError> {
+        let _ = snapshot;
         Ok(())
     }
 
@@ -200,22 +206,35 @@ pub fn run<C: Collective>(
         observer.prepared(&tape.replies, method.settings(), method)?;
     }
     let mut loop_state = Loop { rules, initial: begin.initial, value: f64::NAN };
-    let mut last = loop_state.status(begin.round, Outcome::default(), tape.inner, objective, method, observer)?;
-    while last.1.is_none() {
-        let round = last.0.round;
+    let mut status = loop_state.status(begin.round, Outcome::default(), tape.inner, objective, method, observer)?;
+    let ended = loop {
+        if let Some(ended) = status.ended {
+            break ended;
+        }
+        let round = status.record.round;
         tape.replies.clear();
         let outcome = method.round(round, &mut Machine { objective, comm: &mut tape })?;
-        last = loop_state.status(round + 1, outcome, tape.inner, objective, method, observer)?;
-        observer.round(&last.0, &tape.replies, method)?;
-    }
+        status = loop_state.status(round + 1, outcome, tape.inner, objective, method, observer)?;
+        observer.round(&status.record, &tape.replies, method)?;
+        if status.snapshot {
+            loop_state.snapshot(round + 1, tape.inner, method, observer)?;
+        }
+    };
     Ok(Finish {
-        ended: last.1.expect("the loop ended for a reason"),
-        initial: loop_state.initial.unwrap_or(last.0.value),
-        last: last.0,
+        ended,
+        initial: loop_state.initial.unwrap_or(status.record.value),
+        last: status.record,
         digest: state::digest(method),
         iterate: method.iterate().to_vec(),
         settings: method.settings(),
     })
+}
+
+/// What the exchange around the meter brought.
+struct Status {
+    record: Record,
+    ended: Option<Ended>,
+    snapshot: bool,
 }
 
 struct Loop<'a> {
@@ -235,7 +254,7 @@ impl Loop<'_> {
         objective: &mut dyn Objective,
         method: &mut dyn Method,
         observer: &mut dyn Observer,
-    ) -> Result<(Record, Option<Ended>), RunError> {
+    ) -> Result<Status, RunError> {
         let traffic = comm.traffic();
         let evaluate = round % self.rules.evaluate_every == 0 || round >= self.rules.rounds || self.initial.is_none();
         let value = if evaluate { objective.value(method.iterate()) } else { self.value };
@@ -259,7 +278,8 @@ impl Loop<'_> {
             let digests: Vec<[u8; 8]> = messages.iter().map(|message| word(message, 3)).collect();
             drifted = odd_one(&digests);
             if let Some(rank) = drifted {
-                let what = format!("has drifted: its state after round {round} differs from that of the other machines");
+                let what =
+                    format!("has drifted: its state after round {round} differs from that of the other machines");
                 return Err(CommError::Refused { rank, what });
             }
             let mean = |k| messages.iter().map(|message| number(message, k)).sum::<f64>() / messages.len() as f64;
@@ -267,10 +287,12 @@ impl Loop<'_> {
             let value = if evaluate { value } else { number(messages[0], 0) };
             let verdict = rules.verdict(round, value, initial.unwrap_or(value), &outcome, up + down, seconds);
             let verdict = verdict.or_else(|| observer.wants_stop().then_some(Ended::Stopped));
+            let snapshot = observer.wants_snapshot(round, verdict.is_some());
             let verdict = verdict.map_or(0, |ended| 1 + ENDS.iter().position(|&end| end == ended).unwrap_or(0) as u64);
-            let mut reply = Vec::with_capacity(40);
+            let mut reply = Vec::with_capacity(48);
             [value, up, down, seconds].iter().for_each(|number| reply.extend_from_slice(&number.to_le_bytes()));
             reply.extend_from_slice(&verdict.to_le_bytes());
+            reply.extend_from_slice(&u64::from(snapshot).to_le_bytes());
             Ok(reply)
         });
         let reply = match reply {
@@ -296,7 +318,30 @@ impl Loop<'_> {
             link_seconds: traffic.link_seconds,
             seconds,
         };
-        Ok((record, verdict.checked_sub(1).map(|at| ENDS[at])))
+        let snapshot = u64::from_le_bytes(word(&reply, 5)) != 0;
+        Ok(Status { record, ended: verdict.checked_sub(1).map(|at| ENDS[at]), snapshot })
+    }
+
+    /// Brings every machine's state to machine 0's observer, around the meter.
+    fn snapshot<C: Collective>(
+        &self,
+        round: u64,
+        comm: &mut Metered<C>,
+        method: &mut dyn Method,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let state = MachineState { saved: state::save(method), traffic: comm.traffic() };
+        let rank = comm.rank();
+        let mut machines = Vec::new();
+        comm.unmetered().exchange(&state.to_bytes(), &mut |messages| {
+            machines = messages.iter().filter_map(|message| MachineState::from_bytes(message)).collect();
+            Ok(Vec::new())
+        })?;
+        if rank == 0 {
+            let initial = self.initial.expect("the first status set it");
+            observer.snapshot(Snapshot { round, initial, machines })?;
+        }
+        Ok(())
     }
 }
 
@@ -317,12 +362,21 @@ impl Rules {
         Some(if initial > optimum { (value - optimum) / (initial - optimum) } else { 0.0 })
     }
 
-    fn verdict(&self, round: u64, value: f64, initial: f64, outcome: &Outcome, bytes: f64, seconds: f64) -> Option<Ended> {
+    fn verdict(
+        &self,
+        round: u64,
+        value: f64,
+        initial: f64,
+        outcome: &Outcome,
+        bytes: f64,
+        seconds: f64,
+    ) -> Option<Ended> {
         let reached = self.target.zip(self.relative(value, initial)).is_some_and(|(target, relative)| {
             // Target 0 asks for all rounds.
             target > 0.0 && relative <= target
         });
-        let grown = value - self.optimum.unwrap_or(initial.min(0.0)) > 1e6 * (initial - self.optimum.unwrap_or(0.0)).abs();
+        let grown =
+            value - self.optimum.unwrap_or(initial.min(0.0)) > 1e6 * (initial - self.optimum.unwrap_or(0.0)).abs();
         if reached {
             Some(Ended::Target)
         } else if !value.is_finite() || grown {

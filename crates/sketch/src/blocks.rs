@@ -1,9 +1,10 @@
 //! Sketches block by block: the vector is cut into blocks of coordinates, each with its own directions and budget.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 
 use crate::part::{PARTS, Part, Source};
-use crate::sketch::{check_reconstruction, check_scalars, check_vectors, squares};
+use crate::sketch::{check_reconstruction, check_scalars, check_vectors};
 use crate::{CommonRandomness, Family, Kernel, Purpose, Real, Sketch, SketchError};
 
 /// A sketch of every block of `block` coordinates (the last one may be shorter) with its own budget m_b.
@@ -109,7 +110,7 @@ impl Blocks {
     ///
     /// # Panics
     /// If there is no such block.
-    pub fn ranges(&self, block: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    pub fn ranges(&self, block: usize) -> (Range<usize>, Range<usize>) {
         let start = block * self.block;
         (start..self.dim.min(start + self.block), self.offsets[block]..self.offsets[block + 1])
     }
@@ -120,19 +121,51 @@ impl Blocks {
         Part { family: self.family, dim: coordinates.len(), budget: scalars.len(), index, first_row }
     }
 
+    /// Projects some blocks; `out` begins with the first vector's scalars of the first of them.
+    fn project_blocks<T: Real>(&self, round: u64, vectors: &[&[T]], blocks: Range<usize>, out: &mut [T]) {
+        #[cfg(feature = "parallel")]
+        if vectors.len() == 1
+            && blocks.len() > 1
+            && blocks.len() * self.block > WORTH_A_THREAD
+            && rayon::current_num_threads() > 1
+        {
+            // The scalars of one vector lie block after block, so they can be shared out.
+            let middle = blocks.start + blocks.len() / 2;
+            let (left, right) = out.split_at_mut(self.offsets[middle] - self.offsets[blocks.start]);
+            rayon::join(
+                || self.project_blocks(round, vectors, blocks.start..middle, left),
+                || self.project_blocks(round, vectors, middle..blocks.end, right),
+            );
+            return;
+        }
+        let mut pieces = Vec::with_capacity(vectors.len());
+        let first = self.offsets[blocks.start];
+        for block in blocks {
+            let (coordinates, scalars) = self.ranges(block);
+            pieces.clear();
+            pieces.extend(vectors.iter().map(|vector| &vector[coordinates.clone()]));
+            let out = out.get_mut(scalars.start - first..).unwrap_or_default();
+            T::project(&self.part(block), &self.source, round, &pieces, out, self.len());
+        }
+    }
+
     fn rebuild<T: Real>(&self, round: u64, scalars: &[T], out: &mut [T], add: Option<T>) {
         check_reconstruction(self.dim, self.len(), scalars, out);
         for_each_block(out, self.block, |block, out| {
             let (_, range) = self.ranges(block);
-            self.part(block).reconstruct(&self.source, round, &scalars[range], out, add);
+            T::reconstruct(&self.part(block), &self.source, round, &scalars[range], out, add);
         });
     }
 }
 
+/// Coordinates below which a second thread costs more than it brings.
+#[cfg(feature = "parallel")]
+const WORTH_A_THREAD: usize = 1 << 16;
+
 /// Calls `visit` for each block, on all threads where they are more than one.
 fn for_each_block<T: Real>(out: &mut [T], block: usize, visit: impl Fn(usize, &mut [T]) + Send + Sync) {
     #[cfg(feature = "parallel")]
-    if out.len() > 1 << 16 && rayon::current_num_threads() > 1 {
+    if out.len() > WORTH_A_THREAD && rayon::current_num_threads() > 1 {
         use rayon::prelude::*;
         out.par_chunks_mut(block).enumerate().for_each(|(index, out)| visit(index, out));
         return;
@@ -153,14 +186,7 @@ impl Sketch for Blocks {
 
     fn project_many<T: Real>(&self, round: u64, vectors: &[&[T]], out: &mut [T]) {
         check_vectors(self.dim, self.len(), vectors, out);
-        let mut pieces = Vec::with_capacity(vectors.len());
-        for block in 0..self.blocks() {
-            let (coordinates, scalars) = self.ranges(block);
-            pieces.clear();
-            pieces.extend(vectors.iter().map(|vector| &vector[coordinates.clone()]));
-            let out = out.get_mut(scalars.start..).unwrap_or_default();
-            self.part(block).project(&self.source, round, &pieces, out, self.len());
-        }
+        self.project_blocks(round, vectors, 0..self.blocks(), out);
     }
 
     fn reconstruct<T: Real>(&self, round: u64, scalars: &[T], out: &mut [T]) {
@@ -175,6 +201,6 @@ impl Sketch for Blocks {
         check_scalars(self.len(), scalars.len());
         (0..self.blocks())
             .map(|block| &scalars[self.ranges(block).1])
-            .fold(T::ZERO, |sum, scalars| sum + squares(scalars) / T::from_f64(scalars.len() as f64))
+            .fold(T::ZERO, |sum, scalars| sum + T::squares(scalars) / T::from_f64(scalars.len() as f64))
     }
 }

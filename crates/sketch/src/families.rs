@@ -69,12 +69,12 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// The fast form, which makes an entry from 16 random bits and mixes entries in pairs. Values are multiples of nothing visible and reach 6.8 standard deviations.
+    /// The fast form: 16 random bits an entry, and entries mixed in pairs, which makes the values dense and lets them reach 6.8 standard deviations.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
         Ok(Self { source: Source::new(randomness), part: Part::new(Family::Gaussian, dim, budget)? })
     }
 
-    /// The strict form, which makes an entry from 32 random bits with polynomials as exact as an `f32`.
+    /// The strict form: 32 random bits an entry, polynomials as exact as an `f32`, values to 6.5 standard deviations.
     pub fn strict(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
         Ok(Self { source: Source::new(randomness), part: Part::new(Family::GaussianStrict, dim, budget)? })
     }
@@ -170,17 +170,17 @@ macro_rules! sketch {
 
             fn project_many<T: Real>(&self, round: u64, vectors: &[&[T]], out: &mut [T]) {
                 check_vectors(self.dim(), self.len(), vectors, out);
-                self.part.project(&self.source, round, vectors, out, self.len());
+                T::project(&self.part, &self.source, round, vectors, out, self.len());
             }
 
             fn reconstruct<T: Real>(&self, round: u64, scalars: &[T], out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
-                self.part.reconstruct(&self.source, round, scalars, out, None);
+                T::reconstruct(&self.part, &self.source, round, scalars, out, None);
             }
 
             fn reconstruct_add<T: Real>(&self, round: u64, scalars: &[T], scale: T, out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
-                self.part.reconstruct(&self.source, round, scalars, out, Some(scale));
+                T::reconstruct(&self.part, &self.source, round, scalars, out, Some(scale));
             }
         }
     };

@@ -63,5 +63,5 @@ pub fn kernel_name() -> &'static str {
 /// If the length is not a power of two.
 pub fn hadamard_transform<T: Real>(values: &mut [T]) {
     assert!(values.len().is_power_of_two(), "a transform of {} numbers: it needs a power of two", values.len());
-    Kernel::detect().run(kernel::Transform { values });
+    T::transform(values);
 }

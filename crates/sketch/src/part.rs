@@ -3,14 +3,56 @@
 use std::sync::Arc;
 
 use crate::kernel::{
-    Entries, Fill, Finish, Gauss16, Gauss32, Kernel, Project, Reconstruct, Signs, Stream, TILE, Transform, flip,
+    Element, Entries, Fill, Finish, Gauss16, Gauss32, Kernel, Place, Project, Reconstruct, Signs, Squares, Stream,
+    TILE, Transform, aligned, flip,
 };
 use crate::rows::Rows;
 use crate::{CommonRandomness, Family, Purpose, Real, SketchError};
 
+/// A number type with its own compiled copy of everything below. Not generic at this point, so that the kernels are compiled once, in this crate, and not
+/// again in every crate that sketches.
+pub trait Engine: Element {
+    fn project(part: &Part, source: &Source, round: u64, vectors: &[&[Self]], out: &mut [Self], stride: usize);
+    fn reconstruct(part: &Part, source: &Source, round: u64, scalars: &[Self], out: &mut [Self], add: Option<Self>);
+    fn squares(scalars: &[Self]) -> Self;
+    fn transform(values: &mut [Self]);
+}
+
+macro_rules! engine {
+    ($type:ty) => {
+        impl Engine for $type {
+            fn project(part: &Part, source: &Source, round: u64, vectors: &[&[Self]], out: &mut [Self], stride: usize) {
+                part.project(source, round, vectors, out, stride);
+            }
+
+            fn reconstruct(
+                part: &Part,
+                source: &Source,
+                round: u64,
+                scalars: &[Self],
+                out: &mut [Self],
+                add: Option<Self>,
+            ) {
+                part.reconstruct(source, round, scalars, out, add);
+            }
+
+            fn squares(scalars: &[Self]) -> Self {
+                Kernel::detect().run(Squares { of: scalars })
+            }
+
+            fn transform(values: &mut [Self]) {
+                Kernel::detect().run(Transform { values });
+            }
+        }
+    };
+}
+
+engine!(f32);
+engine!(f64);
+
 /// Where the randomness comes from, and on what it is computed.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub struct Source {
     randomness: Arc<CommonRandomness>,
     pub(crate) purpose: Purpose,
     pub(crate) kernel: Kernel,
@@ -36,7 +78,7 @@ pub(crate) const PARTS: usize = 1 << 28;
 pub(crate) const DIMENSIONS: usize = 1 << 41;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub struct Part {
     pub(crate) family: Family,
     pub(crate) dim: usize,
     pub(crate) budget: usize,
@@ -68,7 +110,7 @@ impl Part {
     }
 
     /// Writes scalar j of vector i over `out[i * stride + j]`.
-    pub(crate) fn project<T: Real>(&self, source: &Source, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
+    fn project<T: Real>(&self, source: &Source, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
         if vectors.is_empty() {
             return;
         }
@@ -81,14 +123,7 @@ impl Part {
     }
 
     /// Replaces or adds to each coordinate of `out`, as `finish` says.
-    pub(crate) fn reconstruct<T: Real>(
-        &self,
-        source: &Source,
-        round: u64,
-        scalars: &[T],
-        out: &mut [T],
-        add: Option<T>,
-    ) {
+    fn reconstruct<T: Real>(&self, source: &Source, round: u64, scalars: &[T], out: &mut [T], add: Option<T>) {
         let finish = Finish { divisor: T::from_f64(self.budget as f64), add };
         match self.family {
             Family::Gaussian => self.reconstruct_dense(source, Gauss16, round, scalars, out, finish),
@@ -190,13 +225,14 @@ impl Part {
     fn project_hadamard<T: Real>(&self, source: &Source, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
         let rows = self.rows(source, round);
         let stream = source.stream(source.purpose, round);
-        let mut values = vec![T::ZERO; self.dim.next_power_of_two()];
+        let mut store = Vec::new();
+        let values = aligned(&mut store, self.dim.next_power_of_two());
         for (vector, out) in vectors.iter().zip(out.chunks_mut(stride)) {
             let (head, tail) = values.split_at_mut(self.dim);
             head.copy_from_slice(vector);
             tail.fill(T::ZERO);
             source.kernel.run(flip(stream, self.index, head));
-            source.kernel.run(Transform { values: &mut values });
+            source.kernel.run(Transform { values: &mut *values });
             let mut next = out.iter_mut();
             rows.for_each(|row| {
                 if let Some(scalar) = next.next() {
@@ -216,19 +252,18 @@ impl Part {
     ) {
         let rows = self.rows(source, round);
         let stream = source.stream(source.purpose, round);
-        let mut values = vec![T::ZERO; self.dim.next_power_of_two()];
+        let mut store = Vec::new();
+        let values = aligned(&mut store, self.dim.next_power_of_two());
         let mut next = scalars.iter();
         rows.for_each(|row| {
             if let Some(&scalar) = next.next() {
                 values[row] = scalar;
             }
         });
-        source.kernel.run(Transform { values: &mut values });
+        source.kernel.run(Transform { values: &mut *values });
         let values = &mut values[..self.dim];
-        source.kernel.run(flip(stream, self.index, values));
-        for (out, &value) in out.iter_mut().zip(&*values) {
-            finish.write(out, value);
-        }
+        source.kernel.run(flip(stream, self.index, &mut *values));
+        source.kernel.run(Place { sums: values, out, finish });
     }
 
     fn rows(&self, source: &Source, round: u64) -> Rows {

@@ -120,7 +120,9 @@ impl Words {
         assert!(bound > 0, "there is no whole number below 0");
         loop {
             let product = u128::from(self.next_u64()) * u128::from(bound);
-            if product as u64 >= bound.wrapping_neg() % bound {
+            let low = product as u64;
+            // The division is needed only where a rejection is possible at all.
+            if low >= bound || low >= bound.wrapping_neg() % bound {
                 return (product >> 64) as u64;
             }
         }

@@ -4,11 +4,11 @@ use std::fmt::{Debug, Display, LowerExp};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 
-use crate::kernel::Element;
+use crate::part::Engine;
 
 /// A floating-point number: `f32` or `f64`, and no other type.
 pub trait Real:
-    Element
+    Engine
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>

@@ -11,6 +11,7 @@ use crate::{Family, Real};
 /// Laws:
 /// - `project` is linear up to rounding, so the sum of sketches is the sketch of the sum.
 /// - What comes out depends on the seed, the purpose, the round and the input alone: not on the kernel, the number of threads, or earlier calls.
+///   Every bit, that is, but for those of a NaN.
 /// - `project_many` gives the bits of `project`, and `reconstruct_add` adds the bits of `reconstruct`.
 ///
 /// A NaN or an infinity in the vector flows into the scalars, and from non-finite scalars follow non-finite coordinates: nothing panics, and
@@ -54,13 +55,8 @@ pub trait Sketch {
     /// If `scalars` has not `len` numbers.
     fn energy<T: Real>(&self, scalars: &[T]) -> T {
         check_scalars(self.len(), scalars.len());
-        squares(scalars) / T::from_f64(self.len() as f64)
+        T::squares(scalars) / T::from_f64(self.len() as f64)
     }
-}
-
-/// The sum of squares, from the first to the last.
-pub(crate) fn squares<T: Real>(scalars: &[T]) -> T {
-    scalars.iter().fold(T::ZERO, |sum, &scalar| scalar.mul_add(scalar, sum))
 }
 
 pub(crate) fn check_vectors<T>(dim: usize, len: usize, vectors: &[&[T]], out: &[T]) {

@@ -249,9 +249,9 @@ impl Quantised {
 
         let body = pull_extra(&reply.message, extra);
         let mut integers = vec![0; m];
-        self.coder_down.decode(body, &dithers_down, &mut integers).map_err(|error| {
-            CommError::Refused { rank: 0, what: format!("in its answer of round {round} {error}") }
-        })?;
+        self.coder_down
+            .decode(body, &dithers_down, &mut integers)
+            .map_err(|error| CommError::Refused { rank: 0, what: format!("in its answer of round {round} {error}") })?;
         for ((scalar, &integer), &dither) in scalars.iter_mut().zip(&integers).zip(&dithers_down) {
             *scalar = dequantise(integer, step_down, dither);
         }
@@ -279,8 +279,7 @@ impl Quantised {
             let mut integers = vec![0; m];
             for (rank, message) in messages.iter().enumerate() {
                 let refused = |what: &str| CommError::Refused { rank, what: what.to_owned() };
-                let (body, extra) =
-                    split_extra(message, extras).ok_or_else(|| refused("its message is too short"))?;
+                let (body, extra) = split_extra(message, extras).ok_or_else(|| refused("its message is too short"))?;
                 decode_stateless(body, &mut integers).ok_or_else(|| refused("its message is no code of integers"))?;
                 sums.iter_mut().zip(&integers).for_each(|(sum, integer)| *sum = sum.saturating_add(*integer));
                 extra_means.add(extra);
@@ -291,7 +290,8 @@ impl Quantised {
         })?;
         let body = pull_extra(&reply.message, extra);
         let mut sums = vec![0; m];
-        let damaged = || CommError::Refused { rank: 0, what: format!("its sums of round {round} are no code of integers") };
+        let damaged =
+            || CommError::Refused { rank: 0, what: format!("its sums of round {round} are no code of integers") };
         decode_stateless(body, &mut sums).ok_or_else(damaged)?;
 
         let mut dither_sums = vec![0.0; m];
@@ -314,7 +314,8 @@ impl Quantised {
 
 /// A code that needs no state: a byte for the magnitude, then the integers.
 fn encode_stateless(integers: &[i32]) -> Vec<u8> {
-    let squares: u64 = integers.iter().map(|&z| (i64::from(z) * i64::from(z)).unsigned_abs()).fold(0, u64::saturating_add);
+    let squares: u64 =
+        integers.iter().map(|&z| (i64::from(z) * i64::from(z)).unsigned_abs()).fold(0, u64::saturating_add);
     let mean_square = squares / integers.len().max(1) as u64;
     let log_energy = (64 - mean_square.leading_zeros()).min(24) as u8;
     let mut message = vec![log_energy];

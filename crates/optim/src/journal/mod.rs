@@ -40,7 +40,9 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// A record in the middle does not fit.
-    #[error("{path}: damaged at byte {offset}, after {after}: {what}; restore the file from a copy, or resume from before it")]
+    #[error(
+        "{path}: damaged at byte {offset}, after {after}: {what}; restore the file from a copy, or resume from before it"
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -60,7 +62,9 @@ pub enum JournalError {
         what: String,
     },
     /// What the machines compute now is not what the journal says.
-    #[error("round {round} of the journal is not what the machines compute now: other data, another seed or another version")]
+    #[error(
+        "round {round} of the journal is not what the machines compute now: other data, another seed or another version"
+    )]
     Mismatch {
         /// The first such round.
         round: u64,
@@ -162,7 +166,10 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, JournalError> {
                         }
                         Some(contents) => {
                             let entry = parse_entry(body).ok_or_else(|| damaged("its body is no round"))?;
-                            if entry.round == PREPARATION && contents.preparation.is_none() && contents.rounds.is_empty() {
+                            if entry.round == PREPARATION
+                                && contents.preparation.is_none()
+                                && contents.rounds.is_empty()
+                            {
                                 contents.preparation = Some(entry);
                             } else if entry.round == contents.rounds.len() as u64 {
                                 contents.rounds.push(entry);
@@ -273,8 +280,7 @@ impl Journal {
     pub fn reopen(path: &Path, contents: &Contents) -> Result<Self, JournalError> {
         let file = OpenOptions::new().write(true).open(path).map_err(io_error(path))?;
         file.set_len(contents.whole_bytes).map_err(io_error(path))?;
-        let mut journal =
-            Self { path: path.to_owned(), file, chain: contents.chain, length: contents.whole_bytes };
+        let mut journal = Self { path: path.to_owned(), file, chain: contents.chain, length: contents.whole_bytes };
         journal.file.seek(SeekFrom::End(0)).map_err(io_error(path))?;
         Ok(journal)
     }

@@ -67,7 +67,9 @@ impl MachineState {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let traffic = &self.traffic;
-        for word in [traffic.up_bytes, traffic.down_bytes, traffic.frame_bytes, traffic.trips, traffic.link_seconds.to_bits()] {
+        for word in
+            [traffic.up_bytes, traffic.down_bytes, traffic.frame_bytes, traffic.trips, traffic.link_seconds.to_bits()]
+        {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for (name, values) in &self.saved.fields {
@@ -180,7 +182,8 @@ impl Snapshot {
                 tensors.push((format!("{rank}/{index}/{name}"), Tensor::new(values)));
             }
             let traffic = &machine.traffic;
-            let counts = [traffic.up_bytes, traffic.down_bytes, traffic.frame_bytes, traffic.trips].map(|count| count as f64);
+            let counts =
+                [traffic.up_bytes, traffic.down_bytes, traffic.frame_bytes, traffic.trips].map(|count| count as f64);
             let counts = [counts.as_slice(), &[traffic.link_seconds]].concat();
             tensors.push((format!("{rank}/traffic"), Tensor::new(&counts)));
         }
@@ -261,7 +264,8 @@ pub fn read_model(path: &Path) -> Result<(Vec<f64>, HashMap<String, String>), Jo
     let wrong = |what: String| JournalError::Snapshot { path: path.to_owned(), what };
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| wrong(error.to_string()))?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|error| wrong(error.to_string()))?;
-    let tensor = tensors.tensor("x").map_err(|_| wrong("there is no tensor `x`; it is no model of corewire".to_owned()))?;
+    let tensor =
+        tensors.tensor("x").map_err(|_| wrong("there is no tensor `x`; it is no model of corewire".to_owned()))?;
     if tensor.dtype() != Dtype::F64 {
         return Err(wrong("its tensor `x` does not hold 64-bit floats".to_owned()));
     }

@@ -7,8 +7,8 @@ use crate::estimator::Estimate;
 use crate::state::{Scope, Stateful, Visitor};
 use crate::tuning::{Curvature, Pair, Spectrum, accelerate};
 
-/// The noise gain that tuned pairs keep to: at 1 the second moments would just not shrink.
-const GAIN: f64 = 0.5;
+/// Pairs are tuned as if the noise were this much larger: the spectrum is a guess.
+const CAUTION: f64 = 1.3;
 
 /// Watches the free estimate of ||g||^2 and tells when the smoothness was underestimated.
 ///
@@ -29,8 +29,7 @@ impl Guard {
 
     /// The pair for what is believed now.
     pub fn tune(&self) -> Pair {
-        let spectrum = Spectrum::fitted(&self.curvature);
-        accelerate(&spectrum, self.curvature.smoothness, self.curvature.strong_convexity, self.budget, GAIN)
+        accelerate(&Spectrum::fitted(&self.curvature), self.curvature.smoothness, self.budget / CAUTION)
     }
 
     /// Takes in the newest estimate of ||g||^2; after an alarm, a new pair.
@@ -58,13 +57,12 @@ pub struct Accelerated {
 impl Accelerated {
     /// From a start, with a fixed pair.
     pub fn new(start: Vec<f64>, step: f64, damping: f64) -> Self {
-        let pair = Pair { step, damping, rate: 1.0 };
+        let pair = Pair { step, damping, decay: 1.0 };
         Self { previous: start.clone(), query: start.clone(), x: start, pair, guard: None }
     }
 
-    /// From a start, tuned and watched by a guard.
-    pub fn guarded(start: Vec<f64>, guard: Guard) -> Self {
-        let Pair { step, damping, .. } = guard.tune();
+    /// From a start, with a pair that was tuned for the guard's curvature.
+    pub fn guarded(start: Vec<f64>, guard: Guard, step: f64, damping: f64) -> Self {
         Self { guard: Some(guard), ..Self::new(start, step, damping) }
     }
 }
@@ -111,7 +109,11 @@ impl Algorithm for Accelerated {
         if let Some(pair) = alarm {
             self.pair = pair;
         }
-        Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(step), rejected: alarm.is_some() })
+        Ok(Outcome {
+            gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+            step: Some(step),
+            rejected: alarm.is_some(),
+        })
     }
 
     fn settings(&self) -> Settings {

@@ -19,7 +19,13 @@ impl Conjugate {
     /// From a start; coordinates travel as 64 bits if `double`.
     pub fn new(start: Vec<f64>, double: bool) -> Self {
         let dim = start.len();
-        Self { x: start, gradient: Vec::new(), direction: vec![0.0; dim], estimator: Exact { double }, local: vec![0.0; dim] }
+        Self {
+            x: start,
+            gradient: Vec::new(),
+            direction: vec![0.0; dim],
+            estimator: Exact { double },
+            local: vec![0.0; dim],
+        }
     }
 }
 
@@ -224,7 +230,11 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
             let back = (1.0 - keep) * self.length;
             vector::add_scaled(-back, &self.directions[0], &mut self.x);
             self.length -= back;
-            return Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(0.0), rejected: true });
+            return Ok(Outcome {
+                gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+                step: Some(0.0),
+                rejected: true,
+            });
         }
 
         let Some((coefficients, slope, curvature)) = self.combine(quadratic, &numbers) else {
@@ -232,7 +242,11 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
             self.directions.clear();
             self.curvatures.clear();
             self.images.clear();
-            return Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(0.0), rejected: true });
+            return Ok(Outcome {
+                gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+                step: Some(0.0),
+                rejected: true,
+            });
         };
         // The new direction, scaled so that -g~ has the coefficient one.
         let mut direction = start;

@@ -7,11 +7,11 @@ use super::conjugate::SketchedConjugate;
 use super::descent::{Descent, Step};
 use super::gradient::{Batch, GradientMethod};
 use super::nonconvex::{Comparing, Rule};
-use super::{Machine, Method, Outcome, Settings};
+use super::{Machine, Method, Outcome, Settings, short};
 use crate::error::RunError;
 use crate::estimator::{MeanEstimator, Quantised, Quantiser, Sketched, Width};
 use crate::state::{Stateful, Visitor};
-use crate::tuning::{Curvature, Spectrum, small_eigenvalues};
+use crate::tuning::{Curvature, Pair, Spectrum, decay, small_eigenvalues};
 
 /// How the scalars travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +23,17 @@ pub enum Wire {
 }
 
 impl Wire {
+    /// About how many bytes a machine sends and receives in a round of this budget.
+    fn round_bytes(&self, budget: usize) -> f64 {
+        let m = budget as f64;
+        match self {
+            Wire::Float(Width::F32) => 8.0 * m,
+            Wire::Float(Width::Bf16) => 4.0 * m,
+            // A bit up and one and a half down a scalar, and the ends of two messages.
+            Wire::Quantised(_) => 2.5 / 8.0 * m + 1.5,
+        }
+    }
+
     /// The factor by which the wire multiplies the variance of a sketch.
     pub fn noise(&self) -> f64 {
         match self {
@@ -30,6 +41,15 @@ impl Wire {
             Wire::Quantised(quantiser) => quantiser.noise(),
         }
     }
+}
+
+/// What an automatic budget minimises on the way to a target: seconds where a link is named, else bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// The link, if time counts.
+    pub link: Option<corewire_comm::Link>,
+    /// The relative suboptimality that is wanted.
+    pub target: f64,
 }
 
 /// The sketch that is wanted.
@@ -45,6 +65,8 @@ pub struct Plan {
     pub wire: Wire,
     /// The common randomness.
     pub randomness: CommonRandomness,
+    /// What an automatic budget is for.
+    pub goal: Goal,
 }
 
 impl Plan {
@@ -68,6 +90,41 @@ impl Plan {
             Wire::Float(width) => Box::new(Sketched::new(sketch, &self.randomness, width)),
             Wire::Quantised(quantiser) => Box::new(Quantised::new(sketch, &self.randomness, quantiser)),
         })
+    }
+
+    /// The budget that reaches the goal's target at the least cost by the theory of second moments: of those close to it, the
+    /// largest, which takes the fewest rounds.
+    fn automatic_budget(&self, curvature: &Curvature, accelerated: bool) -> usize {
+        let spectrum = Spectrum::fitted(curvature);
+        let dim = curvature.dim;
+        let mut candidates: Vec<(usize, f64)> = Vec::new();
+        let mut budget = 2usize.min(dim);
+        loop {
+            let counting = self.counting_budget(dim, budget);
+            let decay = match accelerated {
+                true => Guard::new(*curvature, counting).tune().decay,
+                false => {
+                    let step = 1.5 * counting / (curvature.trace + (counting + 1.0) * curvature.smoothness);
+                    decay(&spectrum, step, 1.0, counting)
+                }
+            };
+            let rounds = libm::log(1.0 / self.goal.target) / -libm::log(decay);
+            let bytes = self.wire.round_bytes(budget);
+            let cost = match self.goal.link {
+                Some(link) => rounds * link.seconds(0.5 * bytes, 0.5 * bytes),
+                None => rounds * bytes,
+            };
+            candidates.push((budget, cost));
+            if budget == dim {
+                break;
+            }
+            budget = (budget * 5 / 4 + 1).min(dim);
+        }
+        let least = candidates.iter().map(|candidate| candidate.1).fold(f64::INFINITY, f64::min);
+        // Floats make rounds dear and bytes flat; coded scalars the other way round.
+        let slack = if matches!(self.wire, Wire::Float(_)) { 1.3 } else { 1.1 };
+        let good = candidates.iter().rev().find(|candidate| candidate.1 <= slack * least);
+        good.map_or(dim, |candidate| candidate.0)
     }
 
     /// The budget of which a step rule may count: with blocks, the smallest block's, since the curvature may all sit there.
@@ -129,6 +186,14 @@ const PROBES: usize = 16;
 /// The probe's L spreads by about a third: this much is added.
 const CAUTION: f64 = 1.2;
 
+/// What preparation settles.
+struct Tuned {
+    curvature: Curvature,
+    budget: usize,
+    step: f64,
+    damping: f64,
+}
+
 /// A CORE method.
 pub struct Core {
     plan: Plan,
@@ -150,8 +215,15 @@ impl Core {
         self.inner.as_mut().expect("a method is prepared before its first round")
     }
 
-    /// The trace, and L from G = Xi A Xi' with a few common directions, all in one message.
-    fn probe(&self, machine: &mut Machine<'_>) -> Result<Curvature, RunError> {
+    /// Asks the machines for the trace and for G = Xi A Xi' with a few common directions; machine 0 guesses L from it, chooses what the
+    /// plan leaves open, and answers with five floats.
+    fn ask(&mut self, machine: &mut Machine<'_>) -> Result<Tuned, RunError> {
+        if let Some(known) = self.known {
+            let tuned = self.tune(known);
+            self.settings.trace = Some(known.trace);
+            self.settings.smoothness = Some(known.smoothness);
+            return Ok(tuned);
+        }
         let dim = self.start.len();
         let count = PROBES.min(dim);
         let directions = AnySketch::new(Family::Rademacher, &self.plan.randomness, dim, count)
@@ -171,9 +243,32 @@ impl Core {
         if !crate::vector::all_finite(&numbers) {
             return Err(RunError::NotFinite { rank: machine.comm.rank(), round: 0, what: "a curvature" });
         }
-        machine.short_means(&mut numbers, 2)?;
+        let strong_convexity = machine.objective.strong_convexity();
+        let message = short::encode(&numbers, 2);
+        let length = numbers.len();
+        let reply = machine.comm.exchange(&message, &mut |messages| {
+            let means = short::means(messages, length, 2)?;
+            let curvature = self.guess(&means, count, known_trace.is_some(), strong_convexity);
+            let tuned = self.tune(curvature);
+            let numbers = [curvature.trace, curvature.smoothness, tuned.budget as f64, tuned.step, tuned.damping];
+            Ok(numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect())
+        })?;
+        let mut floats = [0.0; 5];
+        for (float, bytes) in floats.iter_mut().zip(reply.message.chunks_exact(4)) {
+            *float = f64::from(f32::from_le_bytes(bytes.try_into().expect("four bytes")));
+        }
+        let [trace, smoothness, budget, step, damping] = floats;
+        self.settings.trace = Some(trace);
+        self.settings.smoothness = Some(smoothness);
+        let curvature = Curvature { dim, trace, smoothness, strong_convexity };
+        Ok(Tuned { curvature, budget: (budget as usize).max(1), step, damping })
+    }
+
+    /// L from the largest eigenvalue of G, with caution.
+    fn guess(&self, means: &[f64], count: usize, trace_known: bool, strong_convexity: f64) -> Curvature {
+        let dim = self.start.len();
         let mut matrix = vec![0.0; count * count];
-        let mut entries = numbers[1..].iter();
+        let mut entries = means[1..].iter();
         for k in 0..count {
             for l in 0..=k {
                 let entry = *entries.next().expect("one entry a pair");
@@ -182,21 +277,23 @@ impl Core {
             }
         }
         let diagonal = (0..count).map(|k| matrix[k * count + k]).sum::<f64>() / count as f64;
-        let trace = if known_trace.is_some() { numbers[0] } else { diagonal };
+        let trace = if trace_known { means[0] } else { diagonal };
         let largest = small_eigenvalues(&mut matrix, count).into_iter().fold(0.0, f64::max);
         let guess = if count > 1 { (largest - diagonal) / (count as f64 - 1.0) } else { diagonal };
         let smoothness = (CAUTION * guess).clamp(trace / dim as f64, trace);
-        Ok(Curvature { dim, trace, smoothness, strong_convexity: machine.objective.strong_convexity() })
+        Curvature { dim, trace, smoothness, strong_convexity }
     }
 
-    fn curvature(&mut self, machine: &mut Machine<'_>) -> Result<Curvature, RunError> {
-        let curvature = match self.known {
-            Some(known) => known,
-            None => self.probe(machine)?,
+    /// What the plan leaves open: the budget, and the pair of the accelerated method.
+    fn tune(&self, curvature: Curvature) -> Tuned {
+        let accelerated = matches!(self.flavour, Flavour::Accelerated { .. });
+        let budget = self.plan.budget.unwrap_or_else(|| self.plan.automatic_budget(&curvature, accelerated));
+        let counting = self.plan.counting_budget(curvature.dim, budget);
+        let pair = match accelerated {
+            true => Guard::new(curvature, counting).tune(),
+            false => Pair { step: 0.0, damping: 1.0, decay: 1.0 },
         };
-        self.settings.trace = Some(curvature.trace);
-        self.settings.smoothness = Some(curvature.smoothness);
-        Ok(curvature)
+        Tuned { curvature, budget, step: pair.step, damping: pair.damping }
     }
 
     /// m/(tr + (m + 1) L).
@@ -227,51 +324,47 @@ impl Method for Core {
                 (budget, Box::new(SketchedConjugate::new(start, estimator, memory, number_bytes)))
             }
             Flavour::Accelerated { fixed } => {
-                let known = match (fixed, self.plan.budget) {
-                    (Some(_), Some(_)) => None,
-                    _ => Some(self.curvature(machine)?),
-                };
-                let budget = match (self.plan.budget, &known) {
-                    (Some(budget), _) => budget,
-                    (None, Some(curvature)) => automatic_budget(curvature),
-                    (None, None) => unreachable!("without a budget the curvature was asked for"),
-                };
-                let estimator = self.plan.estimator(dim, budget)?;
-                let algorithm = match (fixed, known) {
-                    (Some((step, damping)), _) => Accelerated::new(start, step, damping),
-                    (None, Some(known)) => {
-                        Accelerated::guarded(start, Guard::new(known, self.plan.counting_budget(dim, budget)))
+                let (budget, algorithm) = match (fixed, self.plan.budget) {
+                    (Some((step, damping)), Some(budget)) => (budget, Accelerated::new(start, step, damping)),
+                    (fixed, _) => {
+                        let tuned = self.ask(machine)?;
+                        let (step, damping) = fixed.unwrap_or((tuned.step, tuned.damping));
+                        let guard = Guard::new(tuned.curvature, self.plan.counting_budget(dim, tuned.budget));
+                        (
+                            tuned.budget,
+                            match fixed {
+                                Some(_) => Accelerated::new(start, step, damping),
+                                None => Accelerated::guarded(start, guard, step, damping),
+                            },
+                        )
                     }
-                    (None, None) => unreachable!("without a fixed pair the curvature was asked for"),
                 };
-                (budget, Box::new(GradientMethod::new(estimator, algorithm)))
+                (budget, Box::new(GradientMethod::new(self.plan.estimator(dim, budget)?, algorithm)))
             }
             Flavour::Descent { step, batch } => {
-                let needs = self.plan.budget.is_none() || matches!(step, StepRule::Auto | StepRule::Safe | StepRule::Theory);
-                let known = if needs { Some(self.curvature(machine)?) } else { None };
-                let budget = match (self.plan.budget, &known) {
-                    (Some(budget), _) => budget,
-                    (None, known) => known.as_ref().map_or(dim, automatic_budget),
-                };
-                let step = match (step, &known) {
-                    (StepRule::Auto, Some(known)) => Step::Fixed(1.5 * self.safe_step(known, budget)),
-                    (StepRule::Safe, Some(known)) => Step::Fixed(self.safe_step(known, budget)),
-                    (StepRule::Theory, Some(known)) => {
-                        Step::Fixed(self.plan.counting_budget(dim, budget) / (4.0 * known.trace))
+                let needs =
+                    self.plan.budget.is_none() || matches!(step, StepRule::Auto | StepRule::Safe | StepRule::Theory);
+                let tuned = if needs { Some(self.ask(machine)?) } else { None };
+                let budget = self.plan.budget.or(tuned.as_ref().map(|tuned| tuned.budget)).unwrap_or(dim);
+                let step = match (step, &tuned) {
+                    (StepRule::Auto, Some(tuned)) => Step::Fixed(1.5 * self.safe_step(&tuned.curvature, budget)),
+                    (StepRule::Safe, Some(tuned)) => Step::Fixed(self.safe_step(&tuned.curvature, budget)),
+                    (StepRule::Theory, Some(tuned)) => {
+                        Step::Fixed(self.plan.counting_budget(dim, budget) / (4.0 * tuned.curvature.trace))
                     }
                     (StepRule::Fixed(step), _) => Step::Fixed(step),
                     _ => Step::LineSearch,
                 };
-                let estimator = self.plan.estimator(dim, budget)?;
                 let algorithm = Descent::new(start, step).with_l1(machine.objective.l1());
+                let estimator = self.plan.estimator(dim, budget)?;
                 (budget, Box::new(GradientMethod::new(estimator, algorithm).with_batch(batch)))
             }
             Flavour::Comparing { rule } => {
                 let needs = self.plan.budget.is_none() || rule.is_none();
-                let known = if needs { Some(self.curvature(machine)?) } else { None };
-                let budget = self.plan.budget.unwrap_or_else(|| known.as_ref().map_or(dim, automatic_budget));
+                let tuned = if needs { Some(self.ask(machine)?) } else { None };
+                let budget = self.plan.budget.or(tuned.as_ref().map(|tuned| tuned.budget)).unwrap_or(dim);
                 let rule = rule.unwrap_or_else(|| {
-                    Rule::Backtracking(known.as_ref().map_or(1.0, |known| self.safe_step(known, budget)))
+                    Rule::Backtracking(tuned.as_ref().map_or(1.0, |tuned| self.safe_step(&tuned.curvature, budget)))
                 });
                 let estimator = self.plan.estimator(dim, budget)?;
                 (budget, Box::new(GradientMethod::new(estimator, Comparing::new(start, rule))))
@@ -290,10 +383,4 @@ impl Method for Core {
         let inner = self.inner.as_ref().map_or(Settings::default(), |inner| inner.settings());
         Settings { step: inner.step, damping: inner.damping, ..self.settings }
     }
-}
-
-/// ceil(d_eff) of the fitted spectrum.
-fn automatic_budget(curvature: &Curvature) -> usize {
-    let effective = Spectrum::fitted(curvature).effective_dimension(curvature.strong_convexity);
-    (effective.ceil() as usize).clamp(1, curvature.dim)
 }

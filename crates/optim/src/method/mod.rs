@@ -36,37 +36,54 @@ impl Machine<'_> {
 impl Machine<'_> {
     /// The means over all machines of a few numbers, each sent as the `bytes` (2 to 4) upper bytes of a 32-bit float, rounded to nearest.
     pub fn short_means(&mut self, numbers: &mut [f64], bytes: usize) -> Result<(), RunError> {
+        let count = numbers.len();
+        let reply = self.comm.exchange(&short::encode(numbers, bytes), &mut |messages| {
+            Ok(short::encode(&short::means(messages, count, bytes)?, bytes))
+        })?;
+        numbers
+            .iter_mut()
+            .zip(reply.message.chunks_exact(bytes))
+            .for_each(|(number, short)| *number = short::decode(short));
+        Ok(())
+    }
+}
+
+/// Numbers as the upper bytes of 32-bit floats.
+mod short {
+    use corewire_comm::CommError;
+
+    /// Rounded to nearest.
+    pub(super) fn encode(numbers: &[f64], bytes: usize) -> Vec<u8> {
         assert!((2..=4).contains(&bytes), "a short float has two to four bytes");
         let drop = 8 * (4 - bytes as u32);
-        let encode = |numbers: &[f64]| -> Vec<u8> {
-            let shorten = |&number: &f64| {
-                let bits = (number as f32).to_bits();
-                let half = if drop == 0 { 0 } else { 1 << (drop - 1) };
-                // A carry goes into the exponent, as it should; infinities stay what they are.
-                let rounded = if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { bits + half };
-                (rounded >> drop).to_le_bytes().into_iter().take(bytes)
-            };
-            numbers.iter().flat_map(shorten).collect()
+        let shorten = |&number: &f64| {
+            let bits = (number as f32).to_bits();
+            let half = if drop == 0 { 0 } else { 1 << (drop - 1) };
+            // A carry goes into the exponent, as it should; infinities stay what they are.
+            let rounded = if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { bits + half };
+            (rounded >> drop).to_le_bytes().into_iter().take(bytes)
         };
-        let decode = |short: &[u8]| {
-            let bits = short.iter().rev().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte));
-            f64::from(f32::from_bits(bits << drop))
-        };
-        let count = numbers.len();
-        let reply = self.comm.exchange(&encode(numbers), &mut |messages| {
-            let mut sums = vec![0.0; count];
-            for (rank, message) in messages.iter().enumerate() {
-                if message.len() != count * bytes {
-                    let what = format!("it sent {} bytes for {count} numbers", message.len());
-                    return Err(corewire_comm::CommError::Refused { rank, what });
-                }
-                sums.iter_mut().zip(message.chunks_exact(bytes)).for_each(|(sum, short)| *sum += decode(short));
+        numbers.iter().flat_map(shorten).collect()
+    }
+
+    /// One number from its bytes.
+    pub(super) fn decode(short: &[u8]) -> f64 {
+        let bits = short.iter().rev().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte));
+        f64::from(f32::from_bits(bits << (8 * (4 - short.len() as u32))))
+    }
+
+    /// The means of all machines' numbers, summed in rank order.
+    pub(super) fn means(messages: &[&[u8]], count: usize, bytes: usize) -> Result<Vec<f64>, CommError> {
+        let mut sums = vec![0.0; count];
+        for (rank, message) in messages.iter().enumerate() {
+            if message.len() != count * bytes {
+                let what = format!("it sent {} bytes for {count} numbers", message.len());
+                return Err(CommError::Refused { rank, what });
             }
-            sums.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
-            Ok(encode(&sums))
-        })?;
-        numbers.iter_mut().zip(reply.message.chunks_exact(bytes)).for_each(|(number, short)| *number = decode(short));
-        Ok(())
+            sums.iter_mut().zip(message.chunks_exact(bytes)).for_each(|(sum, short)| *sum += decode(short));
+        }
+        sums.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
+        Ok(sums)
     }
 }
 

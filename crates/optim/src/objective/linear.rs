@@ -245,13 +245,16 @@ impl Objective for Linear {
                 }
             }
             for b in 0..=a {
-                let mut product = vector::dot(&self.other, images[b]) + self.alpha * vector::dot(directions[a], directions[b]);
+                let mut product =
+                    vector::dot(&self.other, images[b]) + self.alpha * vector::dot(directions[a], directions[b]);
                 if self.nonconvex != 0.0 {
                     product += self.nonconvex
                         * (0..x.len())
                             .map(|j| {
                                 let square = 1.0 + x[j] * x[j];
-                                (2.0 - 6.0 * x[j] * x[j]) / (square * square * square) * directions[a][j] * directions[b][j]
+                                (2.0 - 6.0 * x[j] * x[j]) / (square * square * square)
+                                    * directions[a][j]
+                                    * directions[b][j]
                             })
                             .sum::<f64>();
                 }

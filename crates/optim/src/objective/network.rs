@@ -31,7 +31,13 @@ impl TwoLayer {
     }
 
     /// Adds the gradient of the rows, each times `weight`, to `out`, and returns their loss times `weight`.
-    fn accumulate(&self, x: &[f64], rows: impl Iterator<Item = usize>, weight: f64, mut out: Option<&mut [f64]>) -> f64 {
+    fn accumulate(
+        &self,
+        x: &[f64],
+        rows: impl Iterator<Item = usize>,
+        weight: f64,
+        mut out: Option<&mut [f64]>,
+    ) -> f64 {
         let (inputs, hidden, classes) = (self.matrix.dim(), self.hidden, self.classes);
         let (w1, rest) = x.split_at(hidden * inputs);
         let (b1, rest) = rest.split_at(hidden);

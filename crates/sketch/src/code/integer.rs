@@ -235,7 +235,10 @@ fn decode_magnitude(decoder: &mut Decoder<'_>, odds: &Odds, positive: bool) -> R
         }
     }
     let rest = 1u32 << bits | decoder.raw(bits);
-    i32::try_from(rest - 1).ok().and_then(|rest| rest.checked_add(ESCAPE)).ok_or(CodeError("an integer of more than 31 bits"))
+    i32::try_from(rest - 1)
+        .ok()
+        .and_then(|rest| rest.checked_add(ESCAPE))
+        .ok_or(CodeError("an integer of more than 31 bits"))
 }
 
 const CELLS_A_SPREAD: i64 = 32;
@@ -296,7 +299,9 @@ mod tests {
 
     #[test]
     fn the_tail_of_the_table_is_that_of_a_gaussian() {
-        for (t, tail) in [(0.0, 0.5), (1.0, 0.158_655_253_931_457), (3.0, 0.001_349_898_031_630), (5.0, 2.866_515_719e-7)] {
+        for (t, tail) in
+            [(0.0, 0.5), (1.0, 0.158_655_253_931_457), (3.0, 0.001_349_898_031_630), (5.0, 2.866_515_719e-7)]
+        {
             assert!((gaussian_tail(t) - tail).abs() < 1e-12, "{t}");
         }
         assert!(TAIL.windows(2).all(|pair| pair[0] >= pair[1]));

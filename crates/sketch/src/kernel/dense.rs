@@ -39,8 +39,9 @@ impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
         for i in 0..vectors.len() {
             out[i * stride..][..rows.len()].fill(T::default());
         }
-        let width = CHUNK.min(dim).next_multiple_of(GROUP);
-        let mut buffer = vec![0.0; BATCH * width];
+        let width = row_width(dim);
+        let mut store = Vec::new();
+        let buffer = aligned(&mut store, BATCH * width);
         for (tile, tile_start) in (0..dim).step_by(TILE).enumerate() {
             let tile_end = dim.min(tile_start + TILE);
             for batch in (0..rows.len()).step_by(BATCH) {
@@ -49,11 +50,9 @@ impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
                 let mut state = entries.start(simd, &stream, first, live, tile);
                 for start in (tile_start..tile_end).step_by(CHUNK) {
                     let end = tile_end.min(start + CHUNK);
-                    fill(simd, entries, &mut state, &mut buffer, width, (end - start).next_multiple_of(GROUP), live);
-                    for (i, vector) in vectors.iter().enumerate() {
-                        let sums = &mut out[i * stride + batch..][..live];
-                        dots(simd, &buffer, width, &vector[start..end], sums);
-                    }
+                    fill(simd, entries, &mut state, buffer, width, (end - start).next_multiple_of(GROUP), live);
+                    let mut sums = Sums { out: &mut *out, stride, batch };
+                    multiply(simd, buffer, width, live, vectors, start..end, &mut sums);
                 }
             }
         }
@@ -78,49 +77,124 @@ fn fill<S: Simd, E: Entries>(
     entries.fill(simd, state, &mut rows[..live]);
 }
 
-/// Adds the inner product of each buffered row with the vector to its sum.
+/// Where the inner product of row r of a batch with vector i is added.
+struct Sums<'a, T> {
+    out: &'a mut [T],
+    stride: usize,
+    batch: usize,
+}
+
+/// Adds the inner products of the buffered rows with a chunk of every vector to their sums.
+///
+/// The same as one `dot` for each row and vector; several at once share the loads, as many as have their sums in the registers of AVX2.
 #[inline(always)]
-fn dots<S: Simd, T: Real>(simd: S, buffer: &[f32], width: usize, vector: &[T], sums: &mut [T]) {
-    let mut row = 0;
-    while row < sums.len() {
-        let rows = &buffer[row * width..];
-        let left = sums.len() - row;
-        if left >= 4 && T::ROWS >= 4 {
-            dot::<S, T, 4>(simd, rows, width, vector, &mut sums[row..]);
-            row += 4;
-        } else if left >= 2 {
-            dot::<S, T, 2>(simd, rows, width, vector, &mut sums[row..]);
-            row += 2;
+fn multiply<S: Simd, T: Real>(
+    simd: S,
+    buffer: &[f32],
+    width: usize,
+    live: usize,
+    vectors: &[&[T]],
+    chunk: Range<usize>,
+    sums: &mut Sums<'_, T>,
+) {
+    let wide = size_of::<T>() == 8;
+    let mut i = 0;
+    while i < vectors.len() {
+        let mut row = 0;
+        if vectors.len() - i >= 3 {
+            let chunks = [&vectors[i][chunk.clone()], &vectors[i + 1][chunk.clone()], &vectors[i + 2][chunk.clone()]];
+            while row < live {
+                if !wide && live - row >= 2 {
+                    dot::<S, T, 2, 3>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 2;
+                } else {
+                    dot::<S, T, 1, 3>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 1;
+                }
+            }
+            i += 3;
         } else {
-            dot::<S, T, 1>(simd, rows, width, vector, &mut sums[row..]);
-            row += 1;
+            let chunks = [&vectors[i][chunk.clone()]];
+            while row < live {
+                if !wide && live - row >= 4 {
+                    dot::<S, T, 4, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 4;
+                } else if live - row >= 2 {
+                    dot::<S, T, 2, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 2;
+                } else {
+                    dot::<S, T, 1, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 1;
+                }
+            }
+            i += 1;
         }
     }
 }
 
+/// `R` rows times `V` vectors.
 #[inline(always)]
-fn dot<S: Simd, T: Real, const R: usize>(simd: S, rows: &[f32], width: usize, vector: &[T], sums: &mut [T]) {
-    let (whole, tail) = vector.as_chunks::<16>();
-    let rows: [&[[f32; 16]]; R] =
-        std::array::from_fn(|r| &rows[r * width..].as_chunks::<16>().0[..vector.len().div_ceil(16)]);
-    let mut sum = [T::splat(simd, T::default()); R];
-    for (k, lanes) in whole.iter().enumerate() {
-        let lanes = T::load(simd, lanes);
+fn dot<S: Simd, T: Real, const R: usize, const V: usize>(
+    simd: S,
+    rows: &[f32],
+    width: usize,
+    vectors: [&[T]; V],
+    sums: &mut Sums<'_, T>,
+    row: usize,
+    vector: usize,
+) {
+    let len = vectors[0].len();
+    let whole = len / 16;
+    let mut lines = [&[] as &[[f32; 16]]; R];
+    for r in 0..R {
+        lines[r] = &rows[r * width..].as_chunks::<16>().0[..whole];
+    }
+    let mut columns = [&[] as &[[T; 16]]; V];
+    for v in 0..V {
+        columns[v] = &vectors[v].as_chunks::<16>().0[..whole];
+    }
+    let mut sum = [[T::splat(simd, T::default()); V]; R];
+    for k in 0..whole {
+        let mut lanes = [T::splat(simd, T::default()); V];
+        for v in 0..V {
+            lanes[v] = T::load(simd, &columns[v][k]);
+        }
         for r in 0..R {
-            sum[r] = T::fma(simd, T::widen(simd, simd.f_load(&rows[r][k])), lanes, sum[r]);
+            let xi = T::widen(simd, simd.f_load(&lines[r][k]));
+            for v in 0..V {
+                sum[r][v] = T::fma(simd, xi, lanes[v], sum[r][v]);
+            }
         }
     }
-    if !tail.is_empty() {
-        let mut padded = [T::default(); 16];
-        padded[..tail.len()].copy_from_slice(tail);
-        let lanes = T::load(simd, &padded);
-        for r in 0..R {
-            sum[r] = T::fma(simd, T::widen(simd, simd.f_load(&rows[r][whole.len()])), lanes, sum[r]);
+    if 16 * whole < len {
+        for v in 0..V {
+            let mut padded = [T::default(); 16];
+            padded[..len - 16 * whole].copy_from_slice(&vectors[v][16 * whole..]);
+            let lanes = T::load(simd, &padded);
+            for r in 0..R {
+                let xi = T::widen(simd, simd.f_load(&rows[r * width..].as_chunks::<16>().0[whole]));
+                sum[r][v] = T::fma(simd, xi, lanes, sum[r][v]);
+            }
         }
     }
     for r in 0..R {
-        sums[r] += T::lanes_sum(simd, sum[r]);
+        for v in 0..V {
+            sums.out[(vector + v) * sums.stride + sums.batch + row + r] += T::lanes_sum(simd, sum[r][v]);
+        }
     }
+}
+
+/// Places for the chunk of one row, and sixteen more so that the rows of a batch do not compete for the same lines of the cache.
+fn row_width(dim: usize) -> usize {
+    CHUNK.min(dim).next_multiple_of(GROUP) + 16
+}
+
+/// A buffer that begins at a line of the cache.
+pub(crate) fn aligned<T: Element>(store: &mut Vec<T>, len: usize) -> &mut [T] {
+    let line = 64 / size_of::<T>();
+    store.resize(len + line, T::default());
+    let skip = store.as_ptr().align_offset(64).min(line);
+    &mut store[skip..skip + len]
 }
 
 /// For each coordinate of `tiles`, the sum over all rows of scalar times entry, row by row.
@@ -153,15 +227,57 @@ impl<T: Real> Finish<T> {
     }
 }
 
+/// Puts sums that were made elsewhere into their places.
+pub(crate) struct Place<'a, T> {
+    pub(crate) sums: &'a [T],
+    pub(crate) out: &'a mut [T],
+    pub(crate) finish: Finish<T>,
+}
+
+impl<T: Real> Operation for Place<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (out, &sum) in self.out.iter_mut().zip(self.sums) {
+            self.finish.write(out, sum);
+        }
+    }
+}
+
+/// The sum of squares, in sixteen lanes.
+pub(crate) struct Squares<'a, T> {
+    pub(crate) of: &'a [T],
+}
+
+impl<T: Real> Operation for Squares<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> T {
+        let (whole, tail) = self.of.as_chunks::<16>();
+        let mut sum = T::splat(simd, T::default());
+        for lanes in whole {
+            let lanes = T::load(simd, lanes);
+            sum = T::fma(simd, lanes, lanes, sum);
+        }
+        let mut padded = [T::default(); 16];
+        padded[..tail.len()].copy_from_slice(tail);
+        let lanes = T::load(simd, &padded);
+        T::lanes_sum(simd, T::fma(simd, lanes, lanes, sum))
+    }
+}
+
 impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { entries, stream, first_row, scalars, first_tile, out, finish } = self;
-        let width = CHUNK.min(out.len()).next_multiple_of(GROUP);
-        let mut buffer = vec![0.0; BATCH * width];
-        let mut total = vec![T::default(); TILE.min(out.len()).next_multiple_of(GROUP)];
+        let width = row_width(out.len());
+        let (mut store, mut totals) = (Vec::new(), Vec::new());
+        let buffer = aligned(&mut store, BATCH * width);
+        let total = aligned(&mut totals, TILE.min(out.len()).next_multiple_of(GROUP));
         for (tile, out) in out.chunks_mut(TILE).enumerate() {
             let total = &mut total[..out.len().next_multiple_of(GROUP)];
             total.fill(T::default());
@@ -169,12 +285,12 @@ impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
                 let first = first_row.wrapping_add((batch * BATCH) as u32);
                 let mut state = entries.start(simd, &stream, first, scalars.len(), first_tile + tile);
                 for total in total.chunks_mut(CHUNK) {
-                    fill(simd, entries, &mut state, &mut buffer, width, total.len(), scalars.len());
+                    fill(simd, entries, &mut state, buffer, width, total.len(), scalars.len());
                     match *scalars {
-                        [a, b, c, d] => add_rows(simd, &buffer, width, [a, b, c, d], total),
-                        [a, b, c] => add_rows(simd, &buffer, width, [a, b, c], total),
-                        [a, b] => add_rows(simd, &buffer, width, [a, b], total),
-                        [a] => add_rows(simd, &buffer, width, [a], total),
+                        [a, b, c, d] => add_rows(simd, buffer, width, [a, b, c, d], total),
+                        [a, b, c] => add_rows(simd, buffer, width, [a, b, c], total),
+                        [a, b] => add_rows(simd, buffer, width, [a, b], total),
+                        [a] => add_rows(simd, buffer, width, [a], total),
                         _ => unreachable!("a batch has one to four rows"),
                     }
                 }

@@ -1,5 +1,7 @@
 //! The entries of a direction: Gaussian numbers or signs, a chunk of a tile for up to four rows at a time.
 
+use std::f64::consts::LN_2;
+
 use super::chacha::{Stream, blocks};
 use super::dense::TILE;
 use super::{Operation, Simd};
@@ -172,14 +174,26 @@ const COS_LONG: [f32; 5] = [0.999_999_94, -1.233_698_2, 0.253_650_75, -0.020_810
 
 /// The variance of each of two numbers that are then added: 1/2, raised by what 16 bits of radius lack (the mean of -ln u over
 /// u = (k + 1/2)/N is 1 - ln 2/(2 N), by Stirling).
-const HALF: f64 = 0.5 / (1.0 - std::f64::consts::LN_2 / 131_072.0);
+const HALF: f64 = 0.5 / (1.0 - LN_2 / 131_072.0);
+
+const LN_16: [f32; 6] = scaled(LN_SHORT, -2.0 * HALF);
+const LN_32: [f32; 8] = scaled(LN_LONG, -2.0);
+
+const fn scaled<const N: usize>(mut coefficients: [f32; N], factor: f64) -> [f32; N] {
+    let mut k = 0;
+    while k < N {
+        coefficients[k] = (factor * coefficients[k] as f64) as f32;
+        k += 1;
+    }
+    coefficients
+}
 
 /// Bits 31..16 give the radius, bit 15 the sign, bits 14..0 the angle.
 #[inline(always)]
 fn pair16<S: Simd>(simd: S, word: S::U) -> (S::F, S::F) {
     let odd = simd.u_or(simd.u_shr::<15>(word), simd.u_splat(1));
     let angle = simd.u_or(simd.u_shl::<17>(word), simd.u_splat(1 << 16));
-    let radius = radius(simd, odd, 17, HALF, &LN_SHORT);
+    let radius = radius(simd, odd, 17, &LN_16, (-2.0 * HALF * LN_2) as f32);
     turn(simd, radius, angle, simd.u_shl::<16>(word), &SIN_SHORT, &COS_SHORT)
 }
 
@@ -188,23 +202,21 @@ fn pair16<S: Simd>(simd: S, word: S::U) -> (S::F, S::F) {
 fn pair32<S: Simd>(simd: S, first: S::U, second: S::U) -> (S::F, S::F) {
     let odd = simd.u_or(simd.u_shr::<1>(first), simd.u_splat(1));
     let angle = simd.u_or(simd.u_shl::<1>(second), simd.u_splat(1));
-    let radius = radius(simd, odd, 31, 1.0, &LN_LONG);
+    let radius = radius(simd, odd, 31, &LN_32, (-2.0 * LN_2) as f32);
     turn(simd, radius, angle, second, &SIN_LONG, &COS_LONG)
 }
 
-/// sqrt(-2 v ln u) for u = odd / 2^bits in (0, 1].
+/// sqrt(-2 v ln u) for u = odd / 2^bits in (0, 1]; the polynomial and ln 2 come multiplied by -2 v.
 ///
 /// u is split as 2^e (1 + z) with 1 + z between sqrt(1/2) and sqrt 2, so that nothing cancels where u is close to 1 and the root's argument is never negative.
 #[inline(always)]
-fn radius<S: Simd, const N: usize>(simd: S, odd: S::U, bits: u32, variance: f64, ln: &[f32; N]) -> S::F {
+fn radius<S: Simd, const N: usize>(simd: S, odd: S::U, bits: u32, ln: &[f32; N], ln_2: f32) -> S::F {
     let u = simd.u_sub(simd.f_to_bits(simd.f_from_i32(odd)), simd.u_splat(bits << 23));
     let exponent = simd.u_sar::<23>(simd.u_sub(u, simd.u_splat(std::f32::consts::FRAC_1_SQRT_2.to_bits())));
     let mantissa = simd.f_from_bits(simd.u_sub(u, simd.u_shl::<23>(exponent)));
     let z = simd.f_sub(mantissa, simd.f_splat(1.0));
-    let factor = -2.0 * variance;
-    let ln_z = simd.f_mul(z, polynomial(simd, &ln.map(|c| (factor * f64::from(c)) as f32), z));
-    let ln_2 = simd.f_splat((factor * std::f64::consts::LN_2) as f32);
-    simd.f_sqrt(simd.f_fma(simd.f_from_i32(exponent), ln_2, ln_z))
+    let ln_z = simd.f_mul(z, polynomial(simd, ln, z));
+    simd.f_sqrt(simd.f_fma(simd.f_from_i32(exponent), simd.f_splat(ln_2), ln_z))
 }
 
 /// (r cos t, r sin t) for t = (pi/2) angle / 2^31 in [-pi/2, pi/2], and the opposite point where the top bit of `sign` is set.
@@ -252,5 +264,29 @@ impl<E: Entries> Operation for Fill<'_, E> {
     fn run<S: Simd>(self, simd: S) {
         let mut state = self.entries.start(simd, &self.stream, self.row, 1, self.tile);
         self.entries.fill(simd, &mut state, &mut [self.out]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coefficients_are_those_that_other_languages_are_told() {
+        let file = include_str!("../../known-answers.txt");
+        let check = |name: &str, coefficients: &[f32]| {
+            let line = coefficients
+                .iter()
+                .fold(format!("# polynomial name={name} :"), |line, c| format!("{line} {:08x}", c.to_bits()));
+            assert!(file.lines().any(|known| known == line), "{line}");
+        };
+        check("ln-16", &LN_16);
+        check("ln2-16", &[(-2.0 * HALF * LN_2) as f32]);
+        check("sin-16", &SIN_SHORT);
+        check("cos-16", &COS_SHORT);
+        check("ln-32", &LN_32);
+        check("ln2-32", &[(-2.0 * LN_2) as f32]);
+        check("sin-32", &SIN_LONG);
+        check("cos-32", &COS_LONG);
     }
 }

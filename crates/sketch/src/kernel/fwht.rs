@@ -33,27 +33,45 @@ impl<T: Real> Operation for Transform<'_, T> {
             }
             return;
         }
-        let mut size = values.len();
-        // Outside the cache: two strides a pass, over the whole array.
-        while size > RESIDENT {
-            for block in values.chunks_exact_mut(size) {
-                pass4(simd, block);
+        // Depth first, which is the order of the addresses: a block's large strides are done when the walk enters it, and its quarters follow at once,
+        // while they are still in a near cache.
+        let resident = if values.len().ilog2() % 2 == RESIDENT.ilog2() % 2 { RESIDENT } else { RESIDENT / 2 };
+        let resident = resident.min(values.len());
+        for start in (0..values.len()).step_by(resident) {
+            let mut size = values.len();
+            while size > resident {
+                if start.is_multiple_of(size) {
+                    pass4(simd, &mut values[start..start + size]);
+                }
+                size /= 4;
             }
-            size /= 4;
+            whole(simd, &mut values[start..start + resident]);
         }
-        for block in values.chunks_exact_mut(size) {
-            let mut part = size;
-            while part >= 64 {
-                for block in block.chunks_exact_mut(part) {
-                    pass4(simd, block);
-                }
-                part /= 4;
+    }
+}
+
+/// All strides of a block of n >= 16 that fits in the cache.
+#[inline(always)]
+fn whole<S: Simd, T: Element>(simd: S, block: &mut [T]) {
+    let mut size = block.len();
+    while size > 64 {
+        for part in block.chunks_exact_mut(size) {
+            pass4(simd, part);
+        }
+        size /= 4;
+    }
+    match size {
+        64 => {
+            for part in block.as_chunks_mut::<64>().0 {
+                last64(simd, part);
             }
-            if part == 32 {
-                for block in block.chunks_exact_mut(32) {
-                    pass2(simd, block);
-                }
+        }
+        32 => {
+            for part in block.as_chunks_mut::<32>().0 {
+                last32(simd, part);
             }
+        }
+        _ => {
             for lanes in block.as_chunks_mut::<16>().0 {
                 T::store(simd, T::hadamard(simd, T::load(simd, lanes)), lanes);
             }
@@ -80,15 +98,26 @@ fn pass4<S: Simd, T: Element>(simd: S, block: &mut [T]) {
     }
 }
 
-/// Stride n/2 of a block of n >= 32.
+/// All strides of 64 numbers, without going through memory between them.
 #[inline(always)]
-fn pass2<S: Simd, T: Element>(simd: S, block: &mut [T]) {
-    let (low, high) = block.split_at_mut(block.len() / 2);
-    for (low, high) in low.as_chunks_mut::<16>().0.iter_mut().zip(high.as_chunks_mut::<16>().0) {
-        let (x, y) = (T::load(simd, low), T::load(simd, high));
-        T::store(simd, T::lanes_add(simd, x, y), low);
-        T::store(simd, T::lanes_sub(simd, x, y), high);
-    }
+fn last64<S: Simd, T: Element>(simd: S, block: &mut [T; 64]) {
+    let [a, b, c, d] = block.as_chunks_mut::<16>().0 else { unreachable!("64 is four times 16") };
+    let (w, x, y, z) = (T::load(simd, a), T::load(simd, b), T::load(simd, c), T::load(simd, d));
+    let (w, y) = (T::lanes_add(simd, w, y), T::lanes_sub(simd, w, y));
+    let (x, z) = (T::lanes_add(simd, x, z), T::lanes_sub(simd, x, z));
+    T::store(simd, T::hadamard(simd, T::lanes_add(simd, w, x)), a);
+    T::store(simd, T::hadamard(simd, T::lanes_sub(simd, w, x)), b);
+    T::store(simd, T::hadamard(simd, T::lanes_add(simd, y, z)), c);
+    T::store(simd, T::hadamard(simd, T::lanes_sub(simd, y, z)), d);
+}
+
+/// All strides of 32 numbers.
+#[inline(always)]
+fn last32<S: Simd, T: Element>(simd: S, block: &mut [T; 32]) {
+    let [low, high] = block.as_chunks_mut::<16>().0 else { unreachable!("32 is twice 16") };
+    let (x, y) = (T::load(simd, low), T::load(simd, high));
+    T::store(simd, T::hadamard(simd, T::lanes_add(simd, x, y)), low);
+    T::store(simd, T::hadamard(simd, T::lanes_sub(simd, x, y)), high);
 }
 
 /// Multiplies `values` in place by the signs at one address, from coordinate 0 on.

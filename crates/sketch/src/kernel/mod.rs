@@ -14,7 +14,7 @@ mod x86;
 use std::fmt;
 
 pub(crate) use chacha::{Keystream, Stream};
-pub(crate) use dense::{Finish, Project, Reconstruct, TILE};
+pub(crate) use dense::{Finish, Place, Project, Reconstruct, Squares, TILE, aligned};
 pub(crate) use entries::{Entries, Fill, Gauss16, Gauss32, Signs};
 pub(crate) use fwht::{Transform, flip};
 pub(crate) use simd::{Element, Simd};

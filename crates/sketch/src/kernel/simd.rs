@@ -65,8 +65,6 @@ pub trait Simd: Copy {
 
 /// A number type that the kernels compute in: `f32` on the lanes `F`, `f64` on the lanes `D`.
 pub trait Element: Copy + Default + Send + Sync + 'static {
-    /// How many rows are multiplied with a vector at once: what fits in sixteen registers of 32 bytes.
-    const ROWS: usize;
     type Lanes<S: Simd>: Copy;
 
     fn splat<S: Simd>(simd: S, x: Self) -> Self::Lanes<S>;
@@ -82,9 +80,8 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
 }
 
 macro_rules! element {
-    ($type:ty, $rows:expr, $lanes:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $fma:ident, $flip:ident, $sum:ident, $hadamard:ident, $widen:expr) => {
+    ($type:ty, $lanes:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $fma:ident, $flip:ident, $sum:ident, $hadamard:ident, $widen:expr) => {
         impl Element for $type {
-            const ROWS: usize = $rows;
             type Lanes<S: Simd> = S::$lanes;
 
             #[inline(always)]
@@ -131,6 +128,6 @@ macro_rules! element {
     };
 }
 
-element!(f32, 4, F, f_splat, f_load, f_store, f_add, f_sub, f_fma, f_flip, f_sum, f_hadamard, |_: S, x| x);
-element!(f64, 2, D, d_splat, d_load, d_store, d_add, d_sub, d_fma, d_flip, d_sum, d_hadamard, |simd: S, x| simd
+element!(f32, F, f_splat, f_load, f_store, f_add, f_sub, f_fma, f_flip, f_sum, f_hadamard, |_: S, x| x);
+element!(f64, D, d_splat, d_load, d_store, d_add, d_sub, d_fma, d_flip, d_sum, d_hadamard, |simd: S, x| simd
     .d_widen(x));

@@ -51,6 +51,75 @@ macro_rules! proven {
     }};
 }
 
+impl Avx2 {
+    /// Strides 4, 2, 1 of eight lanes: every lane with its partner, negated in the upper one of each pair.
+    #[inline(always)]
+    fn hadamard8(self, x: __m256) -> __m256 {
+        proven!(
+            let minus = -0.0;
+            let signs = _mm256_setr_ps(0.0, 0.0, 0.0, 0.0, minus, minus, minus, minus);
+            let x = _mm256_add_ps(_mm256_permute2f128_ps::<1>(x, x), _mm256_xor_ps(x, signs));
+            let signs = _mm256_setr_ps(0.0, 0.0, minus, minus, 0.0, 0.0, minus, minus);
+            let x = _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), _mm256_xor_ps(x, signs));
+            let signs = _mm256_setr_ps(0.0, minus, 0.0, minus, 0.0, minus, 0.0, minus);
+            _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), _mm256_xor_ps(x, signs))
+        )
+    }
+
+    /// Strides 2 and 1 of four lanes.
+    #[inline(always)]
+    fn hadamard4(self, x: __m256d) -> __m256d {
+        proven!(
+            let signs = _mm256_setr_pd(0.0, 0.0, -0.0, -0.0);
+            let x = _mm256_add_pd(_mm256_permute2f128_pd::<1>(x, x), _mm256_xor_pd(x, signs));
+            let signs = _mm256_setr_pd(0.0, -0.0, 0.0, -0.0);
+            _mm256_add_pd(_mm256_permute_pd::<0b0101>(x), _mm256_xor_pd(x, signs))
+        )
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn flip4(self, x: __m256d, signs: __m128i) -> __m256d {
+        proven!(_mm256_xor_pd(x, _mm256_castsi256_pd(_mm256_slli_epi64::<32>(_mm256_cvtepu32_epi64(signs)))))
+    }
+}
+
+impl Avx512 {
+    /// Changes the sign of the given lanes.
+    #[inline(always)]
+    fn negate16(self, x: __m512, lanes: u16) -> __m512 {
+        let signs = proven!(_mm512_maskz_set1_epi32(lanes, i32::MIN));
+        self.f_from_bits(self.u_xor(self.f_to_bits(x), signs))
+    }
+
+    #[inline(always)]
+    fn negate8(self, x: __m512d, lanes: u8) -> __m512d {
+        proven!(
+            let signs = _mm512_maskz_set1_epi64(lanes, i64::MIN);
+            _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), signs))
+        )
+    }
+
+    /// Strides 4, 2, 1 of eight lanes.
+    #[inline(always)]
+    fn hadamard8(self, x: __m512d) -> __m512d {
+        proven!(
+            let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b01_00_11_10>(x, x), self.negate8(x, 0xf0));
+            let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_11_00_01>(x, x), self.negate8(x, 0xcc));
+            _mm512_add_pd(_mm512_permute_pd::<0b0101_0101>(x), self.negate8(x, 0xaa))
+        )
+    }
+
+    #[inline(always)]
+    fn flip8(self, x: __m512d, signs: __m256i) -> __m512d {
+        proven!(
+            let wide = _mm512_sllv_epi64(_mm512_cvtepu32_epi64(signs), _mm512_set1_epi64(32));
+            _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), wide))
+        )
+    }
+}
+
 impl Simd for Avx2 {
     type U = [__m256i; 2];
     type F = [__m256; 2];
@@ -188,17 +257,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn f_hadamard(self, x: Self::F) -> Self::F {
         let halves = proven!([_mm256_add_ps(x[0], x[1]), _mm256_sub_ps(x[0], x[1])]);
-        halves.map(|x| {
-            proven!(
-                let minus = -0.0;
-                let signs = _mm256_setr_ps(0.0, 0.0, 0.0, 0.0, minus, minus, minus, minus);
-                let x = _mm256_add_ps(_mm256_permute2f128_ps::<1>(x, x), _mm256_xor_ps(x, signs));
-                let signs = _mm256_setr_ps(0.0, 0.0, minus, minus, 0.0, 0.0, minus, minus);
-                let x = _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), _mm256_xor_ps(x, signs));
-                let signs = _mm256_setr_ps(0.0, minus, 0.0, minus, 0.0, minus, 0.0, minus);
-                _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), _mm256_xor_ps(x, signs))
-            )
-        })
+        [self.hadamard8(halves[0]), self.hadamard8(halves[1])]
     }
 
     #[inline(always)]
@@ -250,15 +309,12 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
         let top = self.u_and(signs, self.u_splat(1 << 31));
-        proven!(
-            let wide = |signs: __m128i| _mm256_castsi256_pd(_mm256_slli_epi64::<32>(_mm256_cvtepu32_epi64(signs)));
-            [
-                _mm256_xor_pd(x[0], wide(_mm256_castsi256_si128(top[0]))),
-                _mm256_xor_pd(x[1], wide(_mm256_extracti128_si256::<1>(top[0]))),
-                _mm256_xor_pd(x[2], wide(_mm256_castsi256_si128(top[1]))),
-                _mm256_xor_pd(x[3], wide(_mm256_extracti128_si256::<1>(top[1]))),
-            ]
-        )
+        proven!([
+            self.flip4(x[0], _mm256_castsi256_si128(top[0])),
+            self.flip4(x[1], _mm256_extracti128_si256::<1>(top[0])),
+            self.flip4(x[2], _mm256_castsi256_si128(top[1])),
+            self.flip4(x[3], _mm256_extracti128_si256::<1>(top[1])),
+        ])
     }
     #[inline(always)]
     fn d_sum(self, x: Self::D) -> f64 {
@@ -273,14 +329,8 @@ impl Simd for Avx2 {
         let (a, b, c, d) =
             proven!((_mm256_add_pd(a, c), _mm256_add_pd(b, d), _mm256_sub_pd(a, c), _mm256_sub_pd(b, d)));
         let quarters = proven!([_mm256_add_pd(a, b), _mm256_sub_pd(a, b), _mm256_add_pd(c, d), _mm256_sub_pd(c, d)]);
-        quarters.map(|x| {
-            proven!(
-                let signs = _mm256_setr_pd(0.0, 0.0, -0.0, -0.0);
-                let x = _mm256_add_pd(_mm256_permute2f128_pd::<1>(x, x), _mm256_xor_pd(x, signs));
-                let signs = _mm256_setr_pd(0.0, -0.0, 0.0, -0.0);
-                _mm256_add_pd(_mm256_permute_pd::<0b0101>(x), _mm256_xor_pd(x, signs))
-            )
-        })
+        let [a, b, c, d] = quarters;
+        [self.hadamard4(a), self.hadamard4(b), self.hadamard4(c), self.hadamard4(d)]
     }
     #[inline(always)]
     fn d_widen(self, x: Self::F) -> Self::D {
@@ -420,16 +470,11 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn f_hadamard(self, x: Self::F) -> Self::F {
-        // A bit of each lane's own number says whether it is the minuend of its pair.
-        let negate = |x: Self::F, lanes: u16| {
-            let signs = proven!(_mm512_maskz_set1_epi32(lanes, i32::MIN));
-            self.f_from_bits(self.u_xor(self.f_to_bits(x), signs))
-        };
         proven!(
-            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b01_00_11_10>(x, x), negate(x, 0xff00));
-            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_11_00_01>(x, x), negate(x, 0xf0f0));
-            let x = _mm512_add_ps(_mm512_permute_ps::<0b01_00_11_10>(x), negate(x, 0xcccc));
-            _mm512_add_ps(_mm512_permute_ps::<0b10_11_00_01>(x), negate(x, 0xaaaa))
+            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b01_00_11_10>(x, x), self.negate16(x, 0xff00));
+            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_11_00_01>(x, x), self.negate16(x, 0xf0f0));
+            let x = _mm512_add_ps(_mm512_permute_ps::<0b01_00_11_10>(x), self.negate16(x, 0xcccc));
+            _mm512_add_ps(_mm512_permute_ps::<0b10_11_00_01>(x), self.negate16(x, 0xaaaa))
         )
     }
 
@@ -465,13 +510,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
         let top = self.u_and(signs, self.u_splat(1 << 31));
-        proven!(
-            let flip = |x: __m512d, signs: __m256i| {
-                let wide = _mm512_sllv_epi64(_mm512_cvtepu32_epi64(signs), _mm512_set1_epi64(32));
-                _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), wide))
-            };
-            [flip(x[0], _mm512_castsi512_si256(top)), flip(x[1], _mm512_extracti64x4_epi64::<1>(top))]
-        )
+        proven!([self.flip8(x[0], _mm512_castsi512_si256(top)), self.flip8(x[1], _mm512_extracti64x4_epi64::<1>(top))])
     }
     #[inline(always)]
     fn d_sum(self, x: Self::D) -> f64 {
@@ -484,18 +523,8 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn d_hadamard(self, x: Self::D) -> Self::D {
-        let negate = |x: __m512d, lanes: u8| {
-            let signs = proven!(_mm512_maskz_set1_epi64(lanes, i64::MIN));
-            proven!(_mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), signs)))
-        };
         let halves = proven!([_mm512_add_pd(x[0], x[1]), _mm512_sub_pd(x[0], x[1])]);
-        halves.map(|x| {
-            proven!(
-                let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b01_00_11_10>(x, x), negate(x, 0xf0));
-                let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_11_00_01>(x, x), negate(x, 0xcc));
-                _mm512_add_pd(_mm512_permute_pd::<0b0101_0101>(x), negate(x, 0xaa))
-            )
-        })
+        [self.hadamard8(halves[0]), self.hadamard8(halves[1])]
     }
     #[inline(always)]
     fn d_widen(self, x: Self::F) -> Self::D {

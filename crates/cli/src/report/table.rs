@@ -1,0 +1,153 @@
+//! The table of runs as HTML, best first. Sorting it otherwise is the page's own doing, by the `data-v` of each cell.
+
+use super::answer::Standing;
+use super::units::{bytes, count, scientific, seconds, times};
+use super::{Report, RunInfo, escape};
+
+/// The whole table.
+pub(super) fn table(report: &Report) -> String {
+    let columns: Vec<Column> = columns(report);
+    let order = report.ranking();
+    // Without a target the rows come by what each run reached, which is the last column.
+    let sorted = if report.has_target() { "total" } else { "best" };
+    let heads: String = columns
+        .iter()
+        .map(|column| {
+            let aria = if column.key == sorted { "ascending" } else { "none" };
+            format!(
+                "<th scope=\"col\" data-key=\"{}\" aria-sort=\"{aria}\"><button type=\"button\" title=\"{}\">{}</button></th>",
+                column.key, column.hint, column.head
+            )
+        })
+        .collect();
+    let rows: String = order.iter().enumerate().map(|(rank, &i)| row(report, &columns, rank, i)).collect();
+    format!("<table id=\"runs\"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
+}
+
+/// A column of numbers, or the first one with the names.
+struct Column {
+    key: &'static str,
+    head: &'static str,
+    hint: &'static str,
+    cell: fn(&Report, &RunInfo) -> Cell,
+}
+
+/// What a cell shows and by what it is sorted; without a value it stays at the end either way.
+struct Cell {
+    html: String,
+    value: Option<f64>,
+}
+
+impl Cell {
+    fn number(value: f64, write: fn(f64) -> String) -> Cell {
+        Cell { html: write(value), value: value.is_finite().then_some(value) }
+    }
+}
+
+fn columns(report: &Report) -> Vec<Column> {
+    let column = |key, head, hint, cell| Column { key, head, hint, cell };
+    let total = if report.has_target() { "Bytes to target" } else { "Total bytes" };
+    let mut columns = vec![
+        column("method", "Method", "Sort by name", |_, run| Cell { html: name(run), value: None }),
+        column("total", total, "Up and down together, a machine", total_cell),
+    ];
+    if report.has_target() {
+        columns.push(column("ratio", "× best", "Bytes relative to the best method", ratio_cell));
+    }
+    columns.extend([
+        column("rounds", "Rounds", "Iterations of the method", |_, run| Cell {
+            html: count(run.rounds),
+            value: Some(run.rounds as f64),
+        }),
+        column("trips", "Trips", "Message exchanges", |_, run| Cell {
+            html: count(run.trips),
+            value: Some(run.trips as f64),
+        }),
+        column("up", "Up", "Payload a machine sent", |_, run| Cell::number(run.up_bytes, bytes)),
+        column("down", "Down", "Payload a machine received", |_, run| Cell::number(run.down_bytes, bytes)),
+        column("frames", "Frames", "What the engine's frames added; not in the total", |_, run| {
+            Cell::number(run.frame_bytes, bytes)
+        }),
+        column("seconds", "Time here", "Time this run took on this computer", |_, run| {
+            Cell::number(run.seconds, seconds)
+        }),
+    ]);
+    if report.link.is_some() {
+        columns.push(column("link", "On the link", "Time it would take on the modelled link", |_, run| {
+            Cell::number(run.link_seconds.unwrap_or(f64::NAN), seconds)
+        }));
+    }
+    columns.push(column("final", "At the end", "Relative suboptimality after the last round", |_, run| {
+        Cell::number(run.relative, scientific)
+    }));
+    if !report.has_target() {
+        // With one, who reached it ended at its best, and the others say theirs where the bytes would stand.
+        columns.push(column("best", "Best seen", "Least relative suboptimality seen", |_, run| {
+            Cell::number(run.best, scientific)
+        }));
+    }
+    columns
+}
+
+fn row(report: &Report, columns: &[Column], rank: usize, i: usize) -> String {
+    let run = &report.runs[i];
+    let standing = match run.standing() {
+        Standing::Reached => "reached",
+        // Without a target nobody falls short of it.
+        Standing::Short if !report.has_target() => "ran",
+        Standing::Short => "short",
+        Standing::Failed => "failed",
+    };
+    let core = if run.is_core() { " core" } else { "" };
+    let cells: String = columns
+        .iter()
+        .map(|column| {
+            let cell = (column.cell)(report, run);
+            if column.key == "method" {
+                return format!("<th scope=\"row\" data-v=\"{}\">{}</th>", escape(&run.label), cell.html);
+            }
+            let value = cell.value.map_or(String::new(), |value| format!("{value:e}"));
+            format!("<td data-key=\"{}\" data-v=\"{value}\">{}</td>", column.key, cell.html)
+        })
+        .collect();
+    let method = escape(&run.method);
+    format!(
+        "<tr data-run=\"{i}\" data-method=\"{method}\" data-rank=\"{rank}\" class=\"{standing}{core}\">{cells}</tr>"
+    )
+}
+
+fn name(run: &RunInfo) -> String {
+    let mut html = format!("<span class=\"name\"><span class=\"swatch\"></span>{}</span>", escape(&run.label));
+    if !run.method.eq_ignore_ascii_case(&run.label) {
+        html += &format!("<code>{}</code>", escape(&run.method));
+    }
+    for (class, prefix, text) in
+        [("note", "tuned: ", &run.tuned), ("note", "", &run.note), ("error", "error: ", &run.error)]
+    {
+        if let Some(text) = text {
+            html += &format!("<span class=\"{class}\">{prefix}{}</span>", escape(text));
+        }
+    }
+    html
+}
+
+fn total_cell(report: &Report, run: &RunInfo) -> Cell {
+    match run.standing() {
+        Standing::Reached => Cell::number(run.total_bytes(), bytes),
+        Standing::Short if !report.has_target() => Cell::number(run.total_bytes(), bytes),
+        Standing::Short => {
+            let best = if run.best.is_finite() { format!(" (best {})", scientific(run.best)) } else { String::new() };
+            Cell { html: format!("<span class=\"never\">never reached{best}</span>"), value: None }
+        }
+        Standing::Failed => {
+            Cell { html: "<span class=\"never\">stopped with an error</span>".to_string(), value: None }
+        }
+    }
+}
+
+fn ratio_cell(report: &Report, run: &RunInfo) -> Cell {
+    match report.fewest_bytes() {
+        Some(fewest) if run.standing() == Standing::Reached => Cell::number(run.total_bytes() / fewest, times),
+        _ => Cell { html: super::UNKNOWN.to_string(), value: None },
+    }
+}

@@ -1,0 +1,132 @@
+//! `known-answers.txt` holds: a change of any bit of the randomness, of a projection or of a reconstruction is seen here first.
+//!
+//! `check_known_answers.py` checks a part of it without this code. `COREWIRE_REGENERATE=1 cargo test -p corewire-sketch --test known_answers` writes the file anew; do so only where the change of values is meant and announced.
+
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Kernel, Purpose, Real, Seed, Sketch};
+
+const FILE: &str = include_str!("../known-answers.txt");
+
+const HEADER: &str = "\
+# Known answers of corewire-sketch. Any program in any language that claims to be compatible must reproduce every line.
+#
+# A line is a kind, then key=value pairs, then a colon and the answer: hexadecimal numbers, most significant digit first.
+# seed      reproducible=N: the 32 bytes of Seed::reproducible(N).
+# words     the first 64-bit words of the ChaCha12 key stream at (purpose, round, row). The key of purpose number P is the keyed BLAKE3 hash, under the
+#           seed, of the 17 bytes \"corewire purpose \" and P as four bytes, lowest first. The nonce is the round (8 bytes) and the row (4 bytes), lowest first.
+#           A word is eight bytes of the stream, lowest first.
+# direction entries from, from + 1, ... of one direction, as the bits of an f32. How they follow from the words is in the documentation of the families.
+# project   the scalars of the vector a_c = ((37 c) mod 19 - 9) / 8, c = 0, 1, ..., as the bits of the type. For `gaussian`, `gaussian-strict` and `rademacher` the products
+#           are summed with fused multiply-adds in sixteen lanes (coordinate c in lane c mod 16), for each chunk of 1024 coordinates apart; the lanes
+#           are summed l with l + 8, then l + 4, l + 2, l + 1, and the chunks in order.
+# rebuild   the reconstruction from the scalars p_j = ((5 j) mod 11 - 5) / 4, j = 0, 1, ..., as the bits of the type. The products are summed with fused
+#           multiply-adds from direction 0 on, then divided by the budget.
+#
+# Gaussian entries, exactly. All arithmetic is in f32 with one rounding an operation. In a tile, generator l (xoshiro128++, seeded as the documentation of `Gaussian` says) makes
+# entries l, 16 + l, 32 + l and 48 + l of every 64. With polynomials by Horner's rule, highest coefficient first, each step a fused multiply-add:
+#   radius(k, bits)  u = k / 2^bits; e and z such that u = 2^e (1 + z) and the bits of 1 + z are at least 3f3504f3 (sqrt 1/2) and below twice that number;
+#                    r = sqrt(fma(e, ln2, z * ln(z))).
+#   turn(r, t, sign) y = t / 2^31, t a signed 32-bit number rounded to f32; r is negated where sign is 1; x = r * cos(y * y), y = r * (y * sin(y * y)).
+# `gaussian`, one word w: r = radius(w >> 15 | 1, 17), t = w << 17 | 1 << 16, sign = bit 15; two words give (x1, y1) and (x2, y2), and the four
+#   entries are x1 + x2, x1 - x2, y1 + y2, y1 - y2. The halved variance is in the coefficients.
+# `gaussian-strict`, two words v, w: r = radius(v >> 1 | 1, 31), rounded to f32 before the division, t = w << 1 | 1, sign = bit 31 of w; entries x, y, and two more from two more words.
+# The coefficients, lowest first, as the bits of an f32; -2 times the variance is already in ln and ln2:
+# polynomial name=ln-16 : bf800091 3effed73 beaa20e0 3e8260cd be6480c8 3e12d0d6
+# polynomial name=ln2-16 : bf317255
+# polynomial name=sin-16 : 3fc90faf bf25594a 3da2af46 bb8e0369
+# polynomial name=cos-16 : 3f7fff90 bf9de2d2 3e815232 bc9c6ea8
+# polynomial name=ln-32 : bffffffd 3f80006a bf2aae50 3eff9870 becb83a1 3eb16446 bea809ae 3e4f3db2
+# polynomial name=ln2-32 : bfb17218
+# polynomial name=sin-32 : 3fc90fdb bf255ddb 3da333bc bb9919e6 391e2b10
+# polynomial name=cos-32 : 3f7fffff bf9de9d3 3e81de83 bcaa7b0d 3a60f832
+#
+# Keys: block and budgets are there for sketches by blocks. All addresses are of purpose 0 and the seed of the first line.
+";
+
+const SEED: u64 = 2026;
+const SHAPES: [(usize, usize); 3] = [(1, 1), (20, 3), (70, 5)];
+
+fn hex<T: Real>(values: &[T]) -> String {
+    let digits = 2 * size_of::<T>();
+    values.iter().fold(String::new(), |text, value| format!("{text} {:0digits$x}", value.bits()))
+}
+
+fn vector<T: Real>(dim: usize) -> Vec<T> {
+    (0..dim).map(|c| T::from_f64(((37 * c % 19) as f64 - 9.0) / 8.0)).collect()
+}
+
+fn scalars<T: Real>(len: usize) -> Vec<T> {
+    (0..len).map(|j| T::from_f64(((5 * j % 11) as f64 - 5.0) / 4.0)).collect()
+}
+
+fn both<T: Real>(text: &mut String, kind: &str, keys: &str, round: u64, sketch: &AnySketch) {
+    let mut projected = vec![T::ZERO; sketch.len()];
+    sketch.project(round, &vector::<T>(sketch.dim()), &mut projected);
+    writeln!(text, "project type={kind} {keys} :{}", hex(&projected)).unwrap();
+    let mut rebuilt = vec![T::ZERO; sketch.dim()];
+    sketch.reconstruct(round, &scalars::<T>(sketch.len()), &mut rebuilt);
+    writeln!(text, "rebuild type={kind} {keys} :{}", hex(&rebuilt)).unwrap();
+}
+
+fn answers(kernel: Kernel) -> String {
+    let mut text = HEADER.to_owned();
+    let seed = Seed::reproducible(SEED);
+    let randomness = CommonRandomness::new(&seed);
+    writeln!(text, "seed reproducible={SEED} : {}", seed.reveal()).unwrap();
+    for (purpose, round, row) in
+        [(Purpose::Directions, 0, 0), (Purpose::Rows, 1, 2), (Purpose::Dither, u64::MAX, u32::MAX)]
+    {
+        let mut words = randomness.words(purpose, round, row);
+        write!(text, "words purpose={} round={round} row={row} :", purpose as u32).unwrap();
+        for _ in 0..10 {
+            write!(text, " {:016x}", words.next_u64()).unwrap();
+        }
+        text.push('\n');
+    }
+    for family in Family::ALL {
+        for (dim, budget, round, row, from, count) in
+            [(20, 3, 0, 0, 0, 20), (70, 3, 7, 2, 60, 10), (4110, 6, 1, 5, 4090, 20)]
+        {
+            let mut entries = vec![0.0; dim];
+            match AnySketch::new(family, &randomness, dim, budget).unwrap().with_kernel(kernel) {
+                AnySketch::Gaussian(sketch) => sketch.direction(round, row, &mut entries),
+                AnySketch::Rademacher(sketch) => sketch.direction(round, row, &mut entries),
+                AnySketch::Hadamard(sketch) => sketch.direction(round, row, &mut entries),
+                AnySketch::Blocks(_) => unreachable!("a sketch of the whole vector"),
+            }
+            let entries = hex(&entries[from..from + count]);
+            let keys = format!("family={family} dim={dim} budget={budget} round={round}");
+            writeln!(text, "direction {keys} row={row} from={from} :{entries}").unwrap();
+        }
+        for (dim, budget) in SHAPES {
+            let sketch = AnySketch::new(family, &randomness, dim, budget).unwrap().with_kernel(kernel);
+            let keys = format!("family={family} dim={dim} budget={budget} round=3");
+            both::<f32>(&mut text, "f32", &keys, 3, &sketch);
+            both::<f64>(&mut text, "f64", &keys, 3, &sketch);
+        }
+        let block = NonZeroUsize::new(16).unwrap();
+        let sketch = AnySketch::blocks(family, &randomness, 40, block, &[2, 5, 1]).unwrap().with_kernel(kernel);
+        let keys = format!("family={family} dim=40 block=16 budgets=2,5,1 round=4");
+        both::<f32>(&mut text, "f32", &keys, 4, &sketch);
+        both::<f64>(&mut text, "f64", &keys, 4, &sketch);
+    }
+    text
+}
+
+#[test]
+fn every_kernel_gives_the_known_answers() {
+    if std::env::var_os("COREWIRE_REGENERATE").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/known-answers.txt");
+        std::fs::write(path, answers(Kernel::REFERENCE)).unwrap();
+        return;
+    }
+    for kernel in Kernel::available() {
+        let found = answers(kernel);
+        assert_eq!(found.lines().count(), FILE.lines().count());
+        for (number, (found, known)) in found.lines().zip(FILE.lines()).enumerate() {
+            assert_eq!(found, known, "line {} with the kernel `{kernel}`", number + 1);
+        }
+    }
+}
