@@ -1,0 +1,108 @@
+# `make test` sets up and runs all tests on a new Debian machine that has Rust. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# One target folder for everything, tools and reports included; `make clean` removes it.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+TOOLS := $(TARGET)/tools
+BROWSER := $(TARGET)/browser
+REPORTS := $(TARGET)/reports
+DENY_VERSION := 0.20.2
+PLAYWRIGHT_VERSION := 1.65.0
+
+.PHONY: help setup build test fmt lint doc deny mpi browser unit soak bench clean
+
+help: ## Lists the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Builds the command line: target/release/corewire.
+	cargo build --release
+
+test: ## Sets up and runs everything below but soak and bench.
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory fmt
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory doc
+	@$(MAKE) --no-print-directory deny
+	@$(MAKE) --no-print-directory mpi
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory unit
+
+# Installs what is missing, with apt: MPI and libclang for the engine `mpi`, a browser for the report. Whatever cannot be
+# installed is skipped below, and says so.
+setup: ## Installs the system packages that the tests need, where apt is there.
+	@missing=(); \
+	command -v cc >/dev/null || missing+=(build-essential); \
+	{ command -v mpirun && command -v mpicc; } >/dev/null || missing+=(openmpi-bin libopenmpi-dev); \
+	compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev); \
+	command -v "$${CHROMIUM:-chromium}" >/dev/null || missing+=(chromium); \
+	command -v node >/dev/null || missing+=(nodejs); \
+	command -v npm >/dev/null || missing+=(npm); \
+	if [ $${#missing[@]} = 0 ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "skipped: no apt-get to install $${missing[*]}"; exit 0; fi; \
+	root=(); \
+	if [ "$$(id -u)" != 0 ]; then \
+	    if ! command -v sudo >/dev/null; then echo "skipped: neither root nor sudo to install $${missing[*]}"; exit 0; fi; \
+	    root=(sudo); \
+	fi; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	"$${root[@]}" apt-get update -qq || echo "apt-get update failed: trying with the lists at hand"; \
+	"$${root[@]}" apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null \
+	    || echo "skipped: apt-get could not install $${missing[*]}"
+
+fmt: ## Checks the formatting; `cargo fmt --all` mends it.
+	cargo fmt --all --check
+
+lint: ## Runs clippy over all targets; warnings are errors.
+	cargo clippy --workspace --all-targets -- -D warnings
+
+doc: ## Builds the documentation; broken links are errors.
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+deny: $(TOOLS)/bin/cargo-deny ## Checks licences, sources and bans of the dependencies, and advisories where they can be fetched.
+	@# `cargo deny` runs every check it is given even after one has failed, so one call tells all.
+	@if ! [ -x $(TOOLS)/bin/cargo-deny ]; then echo "skipped: cargo-deny could not be built"; exit 0; fi; \
+	PATH="$(TOOLS)/bin:$$PATH" cargo deny --all-features --log-level error check bans licenses sources; \
+	if timeout 10 git ls-remote --exit-code https://github.com/rustsec/advisory-db HEAD >/dev/null 2>&1; then \
+	    PATH="$(TOOLS)/bin:$$PATH" cargo deny --all-features check advisories; \
+	else echo "skipped: advisories, whose database cannot be reached"; fi
+
+# A debug build: it checks a few hundred crates in a second, and building it optimised would take longer than all tests.
+$(TOOLS)/bin/cargo-deny:
+	@cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny \
+	    && rm -rf $(TOOLS)/build || echo "skipped: cargo-deny could not be built"
+
+mpi: ## Runs the laws of the engine `mpi` on 1 to 4 processes.
+	@if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then crates/comm-mpi/tests/run.sh; \
+	else echo "skipped: the engine mpi, there is no Open MPI"; fi
+
+browser: $(BROWSER)/node_modules/playwright-core ## Opens sample reports in a real browser.
+	@if ! command -v node >/dev/null || ! command -v "$${CHROMIUM:-chromium}" >/dev/null || ! [ -d $< ]; then \
+	    echo "skipped: the report in a browser, there is no node, chromium or playwright-core"; exit 0; fi; \
+	rm -rf $(REPORTS); \
+	COREWIRE_REPORT_SAMPLES=$(REPORTS) cargo test --quiet --workspace --bin corewire samples_are_written; \
+	CHROMIUM=$$(command -v "$${CHROMIUM:-chromium}") NODE_PATH=$(BROWSER)/node_modules \
+	    node crates/cli/tests/report_browser/check.mjs $(REPORTS)/*.html
+
+$(BROWSER)/node_modules/playwright-core:
+	@if command -v npm >/dev/null; then \
+	    npm install --no-save --no-audit --no-fund --loglevel=error --prefix $(BROWSER) playwright-core@$(PLAYWRIGHT_VERSION) \
+	        || echo "skipped: npm could not install playwright-core"; \
+	fi
+
+# The last line adds up what cargo printed for every test program.
+unit: ## Runs all tests of the workspace, and adds them up.
+	@mkdir -p $(TARGET); status=0; \
+	cargo test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test.log || status=$$?; \
+	awk '/^test result:/ { passed += $$4; failed += $$6 } END { printf "%d passed, %d failed\n", passed, failed }' $(TARGET)/test.log; \
+	exit $$status
+
+soak: ## Runs the tests that take longer numbers and more mutations when asked to.
+	COREWIRE_SOAK=1 cargo test --workspace --no-fail-fast
+
+bench: ## Runs the benchmarks.
+	cargo bench --workspace
+
+clean: ## Removes everything that was built.
+	cargo clean
