@@ -1,6 +1,10 @@
 //! The one primitive, an exchange through a hub, and what follows from it. How bytes travel belongs to the engines.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use crate::meter::Traffic;
+use crate::neighbours::Neighbours;
 
 /// What a machine's call can fail with. Every machine of the group gets the same error, or one that names who left.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +57,17 @@ pub struct Reply {
     pub longest_up: usize,
 }
 
+/// What an exchange cost a machine that had to carry the messages of others, or talked to several neighbours.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Carried {
+    /// What passed on each of its edges, by the neighbour's rank.
+    pub edges: BTreeMap<usize, Traffic>,
+    /// Messages that had to wait for each other.
+    pub hops: u64,
+    /// Payload bytes of the longest message of each hop, added up: what a modelled link waits for.
+    pub path_bytes: u64,
+}
+
 /// Numbers to be summed in place.
 #[derive(Debug)]
 pub enum Numbers<'a> {
@@ -77,6 +92,16 @@ pub trait Collective {
     /// Sends `message` to machine 0, where `combine` turns all messages (in rank order) into the one that comes back to all.
     /// Only machine 0's `combine` is called; what it captures there is the hub's state.
     fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError>;
+
+    /// The machine's neighbours, where it can talk to them without the hub.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        None
+    }
+
+    /// What the last exchange cost this machine, where that is more than its own message up and the reply down.
+    fn carried(&self) -> Option<&Carried> {
+        None
+    }
 
     /// Replaces the numbers by their sums over all machines.
     fn all_reduce_sum(&mut self, numbers: Numbers<'_>) -> Result<(), CommError> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::collective::{Collective, Combine, CommError, Reply};
 use crate::frame;
-use crate::neighbours::{self, Parcels};
+use crate::neighbours::{self, Neighbours, Parcels};
 
 /// The way between processes, each of which holds a contiguous range of machines in the order of process numbers.
 pub trait Transport: Send {
@@ -190,6 +190,10 @@ impl Collective for Machine {
             |state, exchange| state.carry(exchange, combine),
             |state| state.reply.clone().expect("a completed exchange has a reply"),
         )
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`collective`]: the one primitive, an exchange through a hub, and the sums and gathers that follow from it.
 //! - [`group`]: machines as threads of a process, over a [`Transport`] between processes; alone in one process by default.
 //! - [`neighbours`]: messages between neighbours of a graph, and their meter.
+//! - [`tree`]: a hub without a centre, over a spanning tree of neighbours.
 //! - [`handshake`]: what the machines must agree on before they start.
 //! - [`frame`]: the envelope of a message: length, sequence number, checksum.
 //! - [`meter`]: bytes up and down as they pass, and the modelled clock of a link.
@@ -26,8 +27,10 @@ pub mod group;
 pub mod handshake;
 pub mod meter;
 pub mod neighbours;
+pub mod tree;
 
-pub use collective::{Collective, Combine, CommError, Numbers, Reply};
+pub use collective::{Carried, Collective, Combine, CommError, Numbers, Reply};
 pub use group::{Group, Machine, Solo, Transport};
 pub use meter::{Link, Metered, Traffic};
 pub use neighbours::{MeteredNeighbours, Neighbours};
+pub use tree::Tree;

@@ -81,13 +81,7 @@ impl<N: Neighbours> MeteredNeighbours<N> {
 
     /// What has passed on all edges of this machine; a trip is a message each way with one neighbour.
     pub fn traffic(&self) -> Traffic {
-        self.edges.values().fold(Traffic::default(), |sum, edge| Traffic {
-            up_bytes: sum.up_bytes + edge.up_bytes,
-            down_bytes: sum.down_bytes + edge.down_bytes,
-            frame_bytes: sum.frame_bytes + edge.frame_bytes,
-            trips: sum.trips + edge.trips,
-            link_seconds: sum.link_seconds + edge.link_seconds,
-        })
+        self.edges.values().fold(Traffic::default(), |sum, edge| sum.plus(edge))
     }
 
     /// The way around the meter.
@@ -133,6 +127,10 @@ impl<N: Neighbours> Collective for MeteredNeighbours<N> {
 
     fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
         self.inner.exchange(message, combine)
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
     }
 }
 
