@@ -204,7 +204,7 @@ pub fn wire(job: &Job, name: &str) -> Result<Wire> {
 
 /// Measured: see docs/core-q.md.
 const AGD_ETA: (f64, f64) = (0.2, 0.2);
-const CG_ETA: (f64, f64) = (0.05, 0.05);
+const CG_ETA: (f64, f64) = (0.01, 0.01);
 /// Directions that core-cg remembers on quadratics and elsewhere: measured too.
 const CG_MEMORY: (usize, usize) = (5, 3);
 

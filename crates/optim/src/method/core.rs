@@ -92,6 +92,13 @@ impl Plan {
         })
     }
 
+    /// d, or the padded size of the Hadamard family where that is little more: with all of its rows a sketch loses nothing.
+    fn full_budget(&self, dim: usize) -> usize {
+        let padded = dim.next_power_of_two();
+        let whole = self.family == Family::Hadamard && self.block.is_none() && padded * 4 <= dim * 5;
+        if whole { padded } else { dim }
+    }
+
     /// The budget that reaches the goal's target at the least cost by the theory of second moments: of those close to it, the
     /// largest, which takes the fewest rounds.
     fn automatic_budget(&self, curvature: &Curvature, accelerated: bool) -> usize {
@@ -319,7 +326,7 @@ impl Method for Core {
         let start = self.start.clone();
         let (budget, inner): (usize, Box<dyn Method>) = match self.flavour.clone() {
             Flavour::Conjugate { memory, number_bytes } => {
-                let budget = self.plan.budget.unwrap_or(dim);
+                let budget = self.plan.budget.unwrap_or_else(|| self.plan.full_budget(dim));
                 let estimator = self.plan.estimator(dim, budget)?;
                 (budget, Box::new(SketchedConjugate::new(start, estimator, memory, number_bytes)))
             }

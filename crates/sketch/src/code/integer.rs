@@ -174,7 +174,7 @@ impl Odds {
             0
         } else {
             let (here, next) = (i64::from(TAIL[cell]), i64::from(TAIL[cell + 1]));
-            here + ((next - here) * (position & 0xffff) >> 16)
+            here + (((next - here) * (position & 0xffff)) >> 16)
         };
         if threshold < 0 { tail } else { (1 << 30) - tail }
     }
