@@ -35,7 +35,7 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	@missing=(); \
 	command -v cc >/dev/null || missing+=(build-essential); \
 	{ command -v mpirun && command -v mpicc; } >/dev/null || missing+=(openmpi-bin libopenmpi-dev); \
-	compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev); \
+	[ -n "$${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so' >/dev/null || missing+=(libclang-dev); \
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || missing+=(chromium); \
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v npm >/dev/null || missing+=(npm); \
@@ -48,8 +48,10 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	"$${root[@]}" apt-get update -qq || echo "apt-get update failed: trying with the lists at hand"; \
-	"$${root[@]}" apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null \
-	    || echo "skipped: apt-get could not install $${missing[*]}"
+	for package in "$${missing[@]}"; do \
+	    "$${root[@]}" apt-get install -y -qq --no-install-recommends "$$package" >/dev/null \
+	        || echo "skipped: apt-get could not install $$package"; \
+	done
 
 fmt: ## Checks the formatting; `cargo fmt --all` mends it.
 	cargo fmt --all --check
