@@ -70,7 +70,7 @@ deny: $(TOOLS)/bin/cargo-deny ## Checks licences, sources and bans of the depend
 	    PATH="$(TOOLS)/bin:$$PATH" cargo deny --all-features check advisories; \
 	else echo "skipped: advisories, whose database cannot be reached"; fi
 
-# A debug build: it checks a few hundred crates in a second, and building it optimised would take longer than all tests.
+# A debug build: it checks a few hundred crates in a second, and an optimised one would only take longer to build.
 $(TOOLS)/bin/cargo-deny:
 	@cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny \
 	    && rm -rf $(TOOLS)/build || echo "skipped: cargo-deny could not be built"
