@@ -35,7 +35,7 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	@missing=(); \
 	command -v cc >/dev/null || missing+=(build-essential); \
 	{ command -v mpirun && command -v mpicc; } >/dev/null || missing+=(openmpi-bin libopenmpi-dev); \
-	compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev); \
+	[ -n "$${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so' >/dev/null || missing+=(libclang-dev); \
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || missing+=(chromium); \
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v npm >/dev/null || missing+=(npm); \
@@ -48,8 +48,10 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	"$${root[@]}" apt-get update -qq || echo "apt-get update failed: trying with the lists at hand"; \
-	"$${root[@]}" apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null \
-	    || echo "skipped: apt-get could not install $${missing[*]}"
+	for package in "$${missing[@]}"; do \
+	    "$${root[@]}" apt-get install -y -qq --no-install-recommends "$$package" >/dev/null \
+	        || echo "skipped: apt-get could not install $$package"; \
+	done
 
 fmt: ## Checks the formatting; `cargo fmt --all` mends it.
 	cargo fmt --all --check
@@ -68,7 +70,7 @@ deny: $(TOOLS)/bin/cargo-deny ## Checks licences, sources and bans of the depend
 	    PATH="$(TOOLS)/bin:$$PATH" cargo deny --all-features check advisories; \
 	else echo "skipped: advisories, whose database cannot be reached"; fi
 
-# A debug build: it checks a few hundred crates in a second, and building it optimised would take longer than all tests.
+# A debug build: it checks a few hundred crates in a second, and an optimised one would only take longer to build.
 $(TOOLS)/bin/cargo-deny:
 	@cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny \
 	    && rm -rf $(TOOLS)/build || echo "skipped: cargo-deny could not be built"
