@@ -256,7 +256,8 @@ impl Loop<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Status, RunError> {
         let traffic = comm.traffic();
-        let evaluate = round % self.rules.evaluate_every == 0 || round >= self.rules.rounds || self.initial.is_none();
+        // Nothing is known yet at the start and after a resume; all machines see the same values, so they agree.
+        let evaluate = round % self.rules.evaluate_every == 0 || round >= self.rules.rounds || self.value.is_nan();
         let value = if evaluate { objective.value(method.iterate()) } else { self.value };
         let check = round % self.rules.digest_every == 0;
         let digest = if check { state::digest(method) } else { 0 };

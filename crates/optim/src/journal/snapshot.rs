@@ -187,7 +187,7 @@ impl Snapshot {
             let counts = [counts.as_slice(), &[traffic.link_seconds]].concat();
             tensors.push((format!("{rank}/traffic"), Tensor::new(&counts)));
         }
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = hasher(self.round, self.initial, self.machines.len());
         for (name, tensor) in &tensors {
             hasher.update(name.as_bytes()).update(&tensor.bytes);
         }
@@ -208,8 +208,9 @@ impl Snapshot {
         let round = field("round")?.parse::<u64>().map_err(|error| error.to_string())?;
         let initial = u64::from_str_radix(&field("initial")?, 16).map_err(|error| error.to_string())?;
         let count = field("machines")?.parse::<usize>().map_err(|error| error.to_string())?;
+        let initial = f64::from_bits(initial);
         let mut machines = Vec::new();
-        let mut hasher = blake3::Hasher::new();
+        let mut hasher = hasher(round, initial, count);
         let names = tensors.names();
         for rank in 0..count.min(names.len()) {
             let prefix = format!("{rank}/");
@@ -246,8 +247,17 @@ impl Snapshot {
         if hasher.finalize().to_string() != field("digest")? {
             return Err("its digest does not fit".to_owned());
         }
-        Ok(Self { round, initial: f64::from_bits(initial), machines })
+        Ok(Self { round, initial, machines })
     }
+}
+
+/// The beginning of a snapshot's digest: the few numbers that stand beside the tensors.
+fn hasher(round: u64, initial: f64, machines: usize) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    for word in [round, initial.to_bits(), machines as u64] {
+        hasher.update(&word.to_le_bytes());
+    }
+    hasher
 }
 
 /// Writes a model as one tensor `x`, with a few words about it, to a temporary name first.

@@ -1,0 +1,347 @@
+//! The journal under damage, and the law that a run is its start, its seed and its replies.
+
+mod group;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use corewire_comm::{Collective, Group, Metered, Solo};
+use corewire_data::shard::Split;
+use corewire_optim::estimator::Form;
+use corewire_optim::journal::{self, Contents, Facts, Journal, JournalError, PREPARATION, Snapshot};
+use corewire_optim::method::core::{Flavour, Plan, StepRule, Wire};
+use corewire_optim::method::{Method, Settings};
+use corewire_optim::problem::{Model, Problem};
+use corewire_optim::run::{Begin, Observer, Record, Silent, run};
+use corewire_optim::{RunError, state};
+use corewire_sketch::Family;
+use group::*;
+
+/// Writes a journal of `count` rounds with replies of many lengths, and returns what it holds.
+fn write(path: &Path, count: u64) -> Contents {
+    let mut words = randomness(3).words(corewire_sketch::Purpose::Synthetic, 0, 0);
+    let mut reply = |most: u64| -> Arc<[u8]> {
+        let length = words.next_below(most);
+        (0..length).map(|_| words.next_u64() as u8).collect::<Vec<u8>>().into()
+    };
+    let mut journal = Journal::create(path, "{\"any\": \"text\"}").unwrap();
+    journal.append(PREPARATION, &[reply(40)]).unwrap();
+    for round in 0..count {
+        let replies: Vec<Arc<[u8]>> = (0..round % 3).map(|_| reply(30)).collect();
+        journal.append(round, &replies).unwrap();
+    }
+    journal.sync().unwrap();
+    journal::read(path).unwrap()
+}
+
+/// Whether what was read is the beginning of the truth.
+fn is_prefix(found: &Contents, truth: &Contents) -> bool {
+    found.header == truth.header
+        && (found.preparation == truth.preparation || (found.preparation.is_none() && found.rounds.is_empty()))
+        && truth.rounds.starts_with(&found.rounds)
+}
+
+#[test]
+fn every_truncation_leaves_the_rounds_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.bin");
+    let truth = write(&path, 40);
+    let bytes = std::fs::read(&path).unwrap();
+    let mut seen = 0;
+    for length in 0..=bytes.len() {
+        match journal::parse(&path, &bytes[..length]) {
+            Ok(found) => {
+                assert!(is_prefix(&found, &truth), "cut at {length}");
+                assert_eq!(found.whole_bytes + found.torn_bytes, length as u64);
+                assert!(found.rounds.len() >= seen, "a longer file never holds fewer rounds");
+                seen = found.rounds.len();
+            }
+            // Before the header is whole nothing has happened.
+            Err(JournalError::NoJournal { .. }) => assert_eq!(seen, 0, "cut at {length}"),
+            Err(error) => panic!("cut at {length}: {error}"),
+        }
+    }
+    assert_eq!(seen, 40);
+}
+
+#[test]
+fn zeros_that_a_file_system_left_at_the_end_are_a_torn_tail() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.bin");
+    let truth = write(&path, 5);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(&[0; 4096]);
+    let found = journal::parse(&path, &bytes).unwrap();
+    assert_eq!((found.rounds, found.torn_bytes), (truth.rounds, 4096));
+}
+
+#[test]
+fn no_flipped_bit_is_misread() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.bin");
+    let truth = write(&path, 40);
+    let bytes = std::fs::read(&path).unwrap();
+    let mut words = randomness(4).words(corewire_sketch::Purpose::Synthetic, 0, 0);
+    let (mut refused, mut cut) = (0, 0);
+    for _ in 0..2000 {
+        let bit = words.next_below(8 * bytes.len() as u64) as usize;
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        match journal::parse(&path, &damaged) {
+            // Only what is wrong within the last record can be taken for a torn tail.
+            Ok(found) => {
+                assert!(is_prefix(&found, &truth), "bit {bit}");
+                assert_eq!(found.rounds.len(), 39, "bit {bit}: a damaged middle is refused, not cut");
+                assert!(found.torn_bytes > 0);
+                cut += 1;
+            }
+            Err(error) => {
+                refused += 1;
+                let text = error.to_string();
+                assert!(text.contains("damaged at byte") || text.contains("no journal"), "{text}");
+            }
+        }
+    }
+    println!("{refused} refused, {cut} cut as a torn tail");
+    assert!(refused > 1800);
+}
+
+#[test]
+fn records_that_were_moved_or_left_out_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("journal.bin"), folder.path().join("other.bin"));
+    write(&path, 6);
+    let mut journal = Journal::create(&other, "{\"any\": \"text\"}").unwrap();
+    journal.append(0, &[]).unwrap();
+    journal.append(2, &[]).unwrap();
+    journal.append(3, &[]).unwrap();
+    assert!(journal::read(&other).unwrap_err().to_string().contains("a round is missing"), "rounds are counted");
+    // The tail of one journal behind the head of another does not continue its chain.
+    let (head, tail) = (std::fs::read(&other).unwrap(), std::fs::read(&path).unwrap());
+    let mut spliced = head[..head.len() / 2].to_vec();
+    spliced.extend_from_slice(&tail[tail.len() / 2..]);
+    assert!(journal::parse(&path, &spliced).is_err());
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_before_the_journal_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.bin");
+    let truth = write(&path, 10);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+    let contents = journal::read(&path).unwrap();
+    assert_eq!(contents.rounds.len(), 9);
+    let mut journal = Journal::reopen(&path, &contents).unwrap();
+    journal.append(9, &truth.rounds[9].replies).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "the same bytes as without the interruption");
+}
+
+/// Keeps a run as a journal and, at the end, a snapshot.
+struct Keeper {
+    journal: Journal,
+    digests: Vec<u64>,
+    folder: std::path::PathBuf,
+    snapshot_at: Vec<u64>,
+}
+
+impl Observer for Keeper {
+    fn prepared(&mut self, replies: &[Arc<[u8]>], _: Settings, method: &mut dyn Method) -> Result<(), RunError> {
+        self.digests.push(state::digest(method));
+        Ok(self.journal.append(PREPARATION, replies)?)
+    }
+
+    fn round(&mut self, record: &Record, replies: &[Arc<[u8]>], method: &mut dyn Method) -> Result<(), RunError> {
+        self.digests.push(state::digest(method));
+        Ok(self.journal.append(record.round - 1, replies)?)
+    }
+
+    fn wants_snapshot(&mut self, round: u64, _: bool) -> bool {
+        self.snapshot_at.contains(&round)
+    }
+
+    fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), RunError> {
+        Ok(snapshot.write(&self.folder)?)
+    }
+}
+
+fn keeper(folder: &Path, snapshot_at: &[u64]) -> Keeper {
+    let journal = Journal::create(&folder.join("journal.bin"), "{}").unwrap();
+    Keeper { journal, digests: Vec::new(), folder: folder.to_owned(), snapshot_at: snapshot_at.to_vec() }
+}
+
+const WIRES: [(&str, Wire); 4] = [
+    (
+        "q",
+        Wire::Quantised(corewire_optim::estimator::Quantiser {
+            eta_up: 0.2,
+            eta_down: 0.2,
+            theta: 1.0,
+            form: Form::Hub,
+        }),
+    ),
+    (
+        "q-sum",
+        Wire::Quantised(corewire_optim::estimator::Quantiser {
+            eta_up: 0.2,
+            eta_down: 0.2,
+            theta: 1.0,
+            form: Form::Sum,
+        }),
+    ),
+    ("f32", F32),
+    ("bf16", BF16),
+];
+
+fn flavours() -> [(&'static str, Flavour, Model); 6] {
+    [
+        ("core-gd", Flavour::Descent { step: StepRule::Auto, batch: None }, Model::Ridge),
+        ("core-gd line search", Flavour::Descent { step: StepRule::LineSearch, batch: None }, Model::Logistic),
+        ("core-agd", Flavour::Accelerated { fixed: None }, Model::Logistic),
+        ("core-cg", Flavour::Conjugate { memory: 5, number_bytes: 3 }, Model::Ridge),
+        ("core-cg off quadratics", Flavour::Conjugate { memory: 3, number_bytes: 2 }, Model::Logistic),
+        ("core-nonconvex", Flavour::Comparing { rule: None }, Model::LogisticNonconvex { lambda: 0.01 }),
+    ]
+}
+
+const ROUNDS: u64 = 30;
+
+fn problem(model: Model) -> Problem {
+    rows(digits().first_rows(200), model, 1e-3, 4, Split::Random)
+}
+
+fn a_plan(flavour: &Flavour, wire: Wire) -> Plan {
+    // Automatic budgets travel in the preparation's reply; with line search there is none.
+    let fixed = matches!(flavour, Flavour::Descent { step: StepRule::LineSearch, .. });
+    plan(Family::Hadamard, fixed.then_some(16), wire, 6)
+}
+
+#[test]
+fn a_replay_without_data_ends_where_the_run_stopped() {
+    for (name, flavour, model) in flavours() {
+        for (wire_name, wire) in WIRES {
+            let folder = tempfile::tempdir().unwrap();
+            let problem = problem(model);
+            let plan = a_plan(&flavour, wire);
+            let make = || core(&plan, flavour.clone(), &problem, None);
+            let (results, kept) = run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[]));
+            let finish = results.into_iter().next().unwrap().unwrap();
+            let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
+            let facts = Facts::of(&*problem.objective(0), 4);
+            for to in [0, 1, 7, ROUNDS] {
+                let mut method = make();
+                journal::replay(&mut *method, &contents, facts, to).unwrap();
+                assert_eq!(state::digest(&mut *method), kept.digests[to as usize], "{name} {wire_name} to {to}");
+            }
+            // A run that was stopped there has the same digest.
+            let stopped = solve(&problem, &rounds(7), &make);
+            assert_eq!(stopped.digest, kept.digests[7], "{name} {wire_name} stopped");
+            assert_eq!(finish.digest, kept.digests[ROUNDS as usize], "{name} {wire_name}");
+            let beyond = journal::replay(&mut *make(), &contents, facts, ROUNDS + 1).unwrap_err();
+            assert!(beyond.to_string().contains("ends with round 30"), "{beyond}");
+        }
+    }
+}
+
+#[test]
+fn a_restored_snapshot_goes_on_to_the_same_bits() {
+    for (name, flavour, model) in flavours() {
+        for (wire_name, wire) in WIRES {
+            let folder = tempfile::tempdir().unwrap();
+            let problem = problem(model);
+            let plan = a_plan(&flavour, wire);
+            let make = || core(&plan, flavour.clone(), &problem, None);
+            let (results, _) = run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[11]));
+            let whole = results.into_iter().next().unwrap().unwrap();
+            let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
+            let snapshot = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
+            assert_eq!((snapshot.round, snapshot.machines.len()), (11, 4));
+            let facts = Facts::of(&*problem.objective(0), 4);
+            let results = Group::new(Solo::new(4)).run(|machine| {
+                let rank = machine.rank();
+                let mut method = make();
+                journal::prepare(&mut *method, &contents, facts)?;
+                let own = snapshot.machines[rank].clone();
+                state::restore(&mut *method, own.saved).map_err(RunError::Unsuited)?;
+                let begin = Begin { round: 11, traffic: own.traffic, initial: Some(snapshot.initial) };
+                let mut objective = problem.objective(rank);
+                run(
+                    &mut Metered::new(machine, None),
+                    &mut *objective,
+                    &mut *method,
+                    &rounds(ROUNDS),
+                    begin,
+                    &mut Silent,
+                )
+            });
+            for result in results {
+                let finish = result.unwrap();
+                assert_eq!(finish.digest, whole.digest, "{name} {wire_name}");
+                assert_eq!(finish.last.value.to_bits(), whole.last.value.to_bits(), "{name} {wire_name}");
+                assert_eq!(finish.last.up_bytes, whole.last.up_bytes, "{name} {wire_name}: bytes are counted through");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_gives_way_to_an_older_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, flavour, model) = flavours()[2].clone();
+    let problem = problem(model);
+    let plan = a_plan(&flavour, WIRES[0].1);
+    let make = || core(&plan, flavour.clone(), &problem, None);
+    run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[5, 11, 20]));
+    // Only the two newest are kept.
+    assert_eq!(Snapshot::list(folder.path()).unwrap(), [11, 20]);
+    let (older, path) = (Snapshot::newest(folder.path(), 19).unwrap().unwrap(), Snapshot::path(folder.path(), 20));
+    let truth = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let mut words = randomness(9).words(corewire_sketch::Purpose::Synthetic, 0, 0);
+    let mut harmless = 0;
+    // Random bits, and every bit of the header, where the names and the few numbers stand.
+    let header = 8 * (8 + u64::from_le_bytes(bytes[..8].try_into().unwrap())).min(500) as usize;
+    let random: Vec<usize> = (0..200).map(|_| words.next_below(8 * bytes.len() as u64) as usize).collect();
+    for bit in (0..header).chain(random) {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, &damaged).unwrap();
+        let found = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
+        // A bit of the JSON's blanks may change nothing; then what is read must be the truth.
+        harmless += usize::from(found == truth);
+        assert!(
+            found == older || found == truth,
+            "bit {bit} was misread: round {}, initial {}",
+            found.round,
+            found.initial
+        );
+    }
+    println!("{harmless} flips changed nothing");
+    for length in [0, 7, 8, 9, 100, bytes.len() / 2, bytes.len() - 1] {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        assert_eq!(Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap(), older, "cut to {length}");
+    }
+    std::fs::write(Snapshot::path(folder.path(), 11), b"nothing").unwrap();
+    assert_eq!(Snapshot::newest(folder.path(), ROUNDS).unwrap(), None, "without any the run begins anew");
+}
+
+#[test]
+fn a_snapshot_of_another_method_is_refused_by_the_field() {
+    let problem = problem(Model::Logistic);
+    let plans = plan(Family::Hadamard, Some(8), F32, 1);
+    let mut machines = Group::new(Solo::new(1)).into_machines();
+    let mut prepared = |flavour: Flavour| {
+        let mut method = core(&plans, flavour, &problem, None);
+        let mut objective = problem.pooled();
+        method
+            .prepare(&mut corewire_optim::method::Machine { objective: &mut *objective, comm: &mut machines[0] })
+            .unwrap();
+        method
+    };
+    let mut descent = prepared(Flavour::Descent { step: StepRule::Fixed(0.1), batch: None });
+    let mut accelerated = prepared(Flavour::Accelerated { fixed: Some((0.1, 0.5)) });
+    let few = state::save(&mut *descent);
+    let many = state::save(&mut *accelerated);
+    assert!(state::restore(&mut *accelerated, few).unwrap_err().contains("`previous`"));
+    assert!(state::restore(&mut *descent, many).unwrap_err().contains("too many"));
+}
