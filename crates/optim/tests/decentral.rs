@@ -231,7 +231,7 @@ fn the_bytes_of_every_edge_are_known_for_tree_gossip_extra_and_msda() {
             // Both ends count an edge: what is sent there is received here.
             let all: u64 = edges().map(|edge| edge.up_bytes).sum();
             let busiest = edges().map(|edge| edge.up_bytes + edge.down_bytes).max().unwrap();
-            assert_eq!(all, edges().map(|edge| edge.down_bytes).sum());
+            assert_eq!(all, edges().map(|edge| edge.down_bytes).sum::<u64>());
             println!("| {name} | {method} | {} | {all} | {busiest} | {} |", first.last.round, first.last.trips);
             all
         };
