@@ -28,6 +28,25 @@ pub enum RunError {
         /// After which round.
         round: u64,
     },
+    /// Gossip ended too far from agreement.
+    #[error(
+        "machine {rank} and its neighbours differ by {achieved:.0e} of their numbers after {iterations} iterations of gossip in round {round}, \
+         far from the tolerance {tolerance:.0e}: {advice}"
+    )]
+    Disagree {
+        /// Who saw it.
+        rank: usize,
+        /// In which round.
+        round: u64,
+        /// After how many iterations.
+        iterations: usize,
+        /// The largest difference to a neighbour over the largest number at the start.
+        achieved: f64,
+        /// What was asked.
+        tolerance: f64,
+        /// What to do.
+        advice: String,
+    },
     /// The method cannot be used on this problem.
     #[error("{0}")]
     Unsuited(String),

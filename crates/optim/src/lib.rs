@@ -10,10 +10,11 @@
 //! - [`spectrum`]: eigenvalues, all of them or by quadrature.
 //! - [`tuning`]: budgets, steps and momentum from a spectrum, known or guessed.
 //! - [`optimum`]: f* by a solver that is trusted; never billed.
-//! - [`graph`], [`gossip`]: machines without a centre.
+//! - [`graph`], [`gossip`], [`decentral`]: machines without a centre.
 //! - [`privacy`]: what an observer of the messages learns.
 //! - [`state`]: one walk over a method's fields for digest, snapshot and resume.
 
+pub mod decentral;
 pub mod error;
 pub mod estimator;
 pub mod gossip;

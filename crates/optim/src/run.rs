@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use corewire_comm::{Collective, Combine, CommError, Metered, Reply, Traffic};
+use corewire_comm::{Carried, Collective, Combine, CommError, Metered, Neighbours, Reply, Traffic};
 
 use crate::error::RunError;
 use crate::journal::{MachineState, Snapshot};
 use crate::method::{Machine, Method, Outcome, Settings};
 use crate::objective::Objective;
 use crate::state;
+use crate::vector;
 
 /// When to stop. The first that holds ends the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,6 +176,15 @@ impl<C: Collective> Collective for Taped<'_, C> {
         self.replies.push(Arc::clone(&reply.message));
         Ok(reply)
     }
+
+    /// What neighbours say is not kept: a run by gossip has no common state that could be replayed.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        self.inner.neighbours()
+    }
+
+    fn carried(&self) -> Option<&Carried> {
+        self.inner.carried()
+    }
 }
 
 /// Where a run begins.
@@ -258,7 +268,11 @@ impl Loop<'_> {
         let traffic = comm.traffic();
         // Nothing is known yet at the start and after a resume; all machines see the same values, so they agree.
         let evaluate = round % self.rules.evaluate_every == 0 || round >= self.rules.rounds || self.value.is_nan();
-        let value = if evaluate { objective.value(method.iterate()) } else { self.value };
+        let value = match (evaluate, method.iterates_agree()) {
+            (false, _) => self.value,
+            (true, true) => objective.value(method.iterate()),
+            (true, false) => objective.value(&farthest(method.iterate(), comm.unmetered())?),
+        };
         let check = round % self.rules.digest_every == 0;
         let digest = if check { state::digest(method) } else { 0 };
         let mut message = Vec::with_capacity(32);
@@ -344,6 +358,28 @@ impl Loop<'_> {
         }
         Ok(())
     }
+}
+
+/// The iterate that is farthest from the mean of all machines' iterates: how a run without a common iterate is judged.
+fn farthest(iterate: &[f64], comm: &mut dyn Collective) -> Result<Vec<f64>, RunError> {
+    let read = |message: &[u8]| -> Vec<f64> {
+        message.chunks_exact(8).map(|word| f64::from_le_bytes(word.try_into().expect("a chunk of eight"))).collect()
+    };
+    let message: Vec<u8> = iterate.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let reply = comm.exchange(&message, &mut |messages| {
+        let mut mean = vec![0.0; messages[0].len() / 8];
+        for message in messages {
+            vector::add_scaled(1.0 / messages.len() as f64, &read(message), &mut mean);
+        }
+        let distance = |message: &[u8]| -> f64 {
+            read(message).iter().zip(&mean).map(|(value, mean)| (value - mean) * (value - mean)).sum()
+        };
+        let distances: Vec<f64> = messages.iter().map(|message| distance(message)).collect();
+        // What is not a number counts as the greatest; of equals the first is taken.
+        let rank = (0..distances.len()).rev().max_by(|&a, &b| distances[a].abs().total_cmp(&distances[b].abs()));
+        Ok(messages[rank.unwrap_or(0)].to_vec())
+    })?;
+    Ok(read(&reply.message))
 }
 
 /// The machine whose digest is not that of most.

@@ -98,6 +98,6 @@ impl ExtraMeans {
 }
 
 /// Refuses to send what is not a number, before it reaches anyone.
-fn check_finite(rank: usize, round: u64, what: &'static str, numbers: &[f64]) -> Result<(), RunError> {
+pub(crate) fn check_finite(rank: usize, round: u64, what: &'static str, numbers: &[f64]) -> Result<(), RunError> {
     if crate::vector::all_finite(numbers) { Ok(()) } else { Err(RunError::NotFinite { rank, round, what }) }
 }

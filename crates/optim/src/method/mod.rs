@@ -121,6 +121,11 @@ pub trait Method: Stateful + Send {
     /// The point that the method would hand over now.
     fn iterate(&self) -> &[f64];
 
+    /// Whether all machines have the same iterate. Where they have not, f is evaluated at that of the machine farthest from their mean.
+    fn iterates_agree(&self) -> bool {
+        true
+    }
+
     /// What has to be said before the first round: traces, probes.
     fn prepare(&mut self, machine: &mut Machine<'_>) -> Result<(), RunError> {
         let _ = machine;

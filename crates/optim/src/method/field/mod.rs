@@ -31,7 +31,7 @@ pub fn local_smoothness(objective: &mut dyn Objective, x: &[f64]) -> f64 {
 }
 
 /// The largest magnitude of an eigenvalue of a symmetric matrix, by a power iteration.
-fn largest_eigenvalue(dim: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) -> f64 {
+pub(crate) fn largest_eigenvalue(dim: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) -> f64 {
     // Any start will do that no eigenvector is orthogonal to by accident: irregular signs and lengths.
     let mut direction: Vec<f64> = (0..dim).map(|i| ((i * i % 7) as f64 - 3.25) / (1.0 + (i % 5) as f64)).collect();
     let mut image = vec![0.0; dim];

@@ -1,0 +1,222 @@
+//! Blocks of numbers, averaged by swaps with neighbours, and what is left of their differences. What the numbers mean is not its business.
+
+use std::sync::Arc;
+
+use corewire_comm::{Collective, CommError};
+
+use crate::error::RunError;
+use crate::gossip::{Gossip, GossipError, GossipPlan, Scheme, local_disagreement};
+use crate::graph::{Graph, Spectrum};
+use crate::method::field::largest_eigenvalue;
+
+/// What a machine sees may be this much worse, times the root of the number of machines, than the tolerance before it counts as missed:
+/// the tolerance bounds the root of the sum of squares over all machines, and one machine knows only its neighbours' numbers.
+const SLACK: f64 = 10.0;
+/// What gossip can reach where numbers travel as 32 bits.
+const LEAST_SINGLE: f64 = 1e-6;
+
+/// A graph and the way in which its machines average, the same for all.
+#[derive(Clone, Debug)]
+pub struct Averaging {
+    graph: Arc<Graph>,
+    spectrum: Spectrum,
+    plan: GossipPlan,
+    /// Whether the number of iterations was given, and does not follow from the tolerance.
+    given: bool,
+    tolerance: f64,
+    double: bool,
+    least_mixing: f64,
+}
+
+impl Averaging {
+    /// Averages to `tolerance`, in as many iterations as that takes or in the given number. Numbers travel as 64 bits, or 32 unless `double`.
+    pub fn new(
+        graph: Graph,
+        scheme: Scheme,
+        iterations: Option<usize>,
+        tolerance: f64,
+        double: bool,
+    ) -> Result<Self, GossipError> {
+        let spectrum = graph.spectrum();
+        let needed = GossipPlan::new(scheme, spectrum, tolerance)?;
+        let plan = iterations.map_or(needed, |given| GossipPlan::with_iterations(scheme, spectrum, given));
+        // 1 - W is positive semidefinite; a power iteration errs by a few per cent, towards a larger step.
+        let largest = largest_eigenvalue(graph.machines(), |v, out| {
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = graph.neighbours(i).iter().map(|&j| metropolis(&graph, i, j) * (v[i] - v[j])).sum();
+            }
+        });
+        let least_mixing = 1.0 - largest;
+        Ok(Self {
+            graph: Arc::new(graph),
+            spectrum,
+            plan,
+            given: iterations.is_some(),
+            tolerance,
+            double,
+            least_mixing,
+        })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The plan of an averaging.
+    pub fn plan(&self) -> GossipPlan {
+        self.plan
+    }
+
+    /// The smallest eigenvalue of the Metropolis weights.
+    pub fn least_mixing(&self) -> f64 {
+        self.least_mixing
+    }
+
+    /// The plan whose cost and gain are in balance where gossip is repeated anyway: 1/sqrt(gamma) iterations, unless a number was given.
+    pub fn balanced_plan(&self) -> GossipPlan {
+        if self.given {
+            return self.plan;
+        }
+        let iterations = (1.0 / self.spectrum.gamma().sqrt()).floor().max(1.0) as usize;
+        GossipPlan::with_iterations(self.plan.scheme(), self.spectrum, iterations)
+    }
+
+    /// Replaces `block` by what gossip makes of all machines' blocks, and refuses a result that misses the tolerance. `parts` are the
+    /// lengths of the parts of a block, each of which is compared with its own size.
+    pub fn average(
+        &self,
+        round: u64,
+        comm: &mut dyn Collective,
+        block: &mut [f64],
+        parts: &[usize],
+    ) -> Result<(), RunError> {
+        debug_assert_eq!(parts.iter().sum::<usize>(), block.len());
+        let rank = comm.rank();
+        let mut ranges = Vec::with_capacity(parts.len());
+        parts.iter().fold(0, |start, length| {
+            ranges.push(start..start + length);
+            start + length
+        });
+        let iterations = self.plan.iterations();
+        let (mut sizes, mut left) = (vec![0.0f64; parts.len()], vec![0.0; parts.len()]);
+        self.gossip(self.plan, comm, block, |iteration, mine, theirs| {
+            for (k, range) in ranges.iter().enumerate() {
+                let theirs: Vec<&[f64]> = theirs.iter().map(|theirs| &theirs[range.clone()]).collect();
+                let mine = &mine[range.clone()];
+                if iteration == 0 {
+                    let all = theirs.iter().copied().chain([mine]).flatten();
+                    sizes[k] = all.fold(0.0, |size, number| number.abs().max(size));
+                }
+                if iteration + 1 == iterations {
+                    left[k] = local_disagreement(mine, &theirs);
+                }
+            }
+        })?;
+        // Neighbours are seen before the last iteration and not after it; what that one does is known.
+        let earlier = GossipPlan::with_iterations(self.plan.scheme(), self.spectrum, iterations - 1);
+        let last = self.plan.contraction() / earlier.contraction();
+        let reachable = if self.double { self.tolerance } else { self.tolerance.max(LEAST_SINGLE) };
+        let allowed = SLACK * (self.graph.machines() as f64).sqrt() * reachable;
+        for (left, size) in left.iter().zip(&sizes) {
+            let within = left * last <= allowed * size;
+            if !within {
+                let needed = GossipPlan::new(self.plan.scheme(), self.spectrum, self.tolerance)
+                    .map_or(usize::MAX, |plan| plan.iterations());
+                return Err(RunError::Disagree {
+                    rank,
+                    round,
+                    iterations,
+                    achieved: left * last / size,
+                    tolerance: self.tolerance,
+                    // More iterations do not help where those that should suffice do not.
+                    advice: if needed > iterations {
+                        format!("raise `graph.iterations` to {needed}")
+                    } else {
+                        "the graph is not the one that was planned for, or a machine has diverged".to_owned()
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces `block` by what a plan makes of all machines' blocks. `watch` sees the blocks of every iteration as they were sent.
+    pub(super) fn gossip(
+        &self,
+        plan: GossipPlan,
+        comm: &mut dyn Collective,
+        block: &mut [f64],
+        mut watch: impl FnMut(usize, &[f64], &[Vec<f64>]),
+    ) -> Result<(), RunError> {
+        let mut gossip = Gossip::new(plan);
+        for iteration in 0..plan.iterations() {
+            let (sent, mut theirs) = self.swap(comm, block)?;
+            watch(iteration, &sent, &theirs);
+            for theirs in &mut theirs {
+                // Differences are those of what was sent: rounded alike on both sides of an edge, they leave the mean where it is.
+                theirs
+                    .iter_mut()
+                    .zip(block.iter().zip(&sent))
+                    .for_each(|(theirs, (mine, sent))| *theirs += mine - sent);
+            }
+            let theirs: Vec<&[f64]> = theirs.iter().map(Vec::as_slice).collect();
+            gossip.step(block, &theirs);
+        }
+        Ok(())
+    }
+
+    /// Overwrites `out` with this machine's row of W times all machines' blocks, W being the Metropolis weights.
+    pub(super) fn mix(&self, comm: &mut dyn Collective, block: &[f64], out: &mut [f64]) -> Result<(), RunError> {
+        let rank = comm.rank();
+        let (sent, theirs) = self.swap(comm, block)?;
+        out.copy_from_slice(block);
+        for (&other, theirs) in self.graph.neighbours(rank).iter().zip(&theirs) {
+            let weight = metropolis(&self.graph, rank, other);
+            out.iter_mut()
+                .zip(theirs.iter().zip(&sent))
+                .for_each(|(out, (theirs, sent))| *out += weight * (theirs - sent));
+        }
+        Ok(())
+    }
+
+    /// Sends a block to all neighbours: what was sent, after rounding, and what they sent.
+    fn swap(&self, comm: &mut dyn Collective, block: &[f64]) -> Result<(Vec<f64>, Vec<Vec<f64>>), RunError> {
+        let rank = comm.rank();
+        let neighbours = self.graph.neighbours(rank);
+        let message: Vec<u8> = match self.double {
+            true => block.iter().flat_map(|number| number.to_le_bytes()).collect(),
+            false => block.iter().flat_map(|number| (*number as f32).to_le_bytes()).collect(),
+        };
+        let group = comm.neighbours().ok_or_else(|| {
+            RunError::Unsuited(
+                "gossip needs machines that can talk to their neighbours, and these have a hub only".to_owned(),
+            )
+        })?;
+        let theirs = group.swap(neighbours, &message)?;
+        let open = |(theirs, &other): (&Arc<[u8]>, &usize)| {
+            if theirs.len() == message.len() {
+                return Ok(self.decode(theirs));
+            }
+            let what = format!("it sent {} bytes to machine {rank}, which sent it {}", theirs.len(), message.len());
+            Err(CommError::Refused { rank: other, what })
+        };
+        let theirs = theirs.iter().zip(neighbours).map(open).collect::<Result<_, _>>()?;
+        Ok((self.decode(&message), theirs))
+    }
+
+    fn decode(&self, message: &[u8]) -> Vec<f64> {
+        if self.double {
+            let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("a chunk of eight"));
+            message.chunks_exact(8).map(number).collect()
+        } else {
+            let number = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().expect("a chunk of four")));
+            message.chunks_exact(4).map(number).collect()
+        }
+    }
+}
+
+/// The weight of an edge.
+fn metropolis(graph: &Graph, i: usize, j: usize) -> f64 {
+    1.0 / (1 + graph.degree(i).max(graph.degree(j))) as f64
+}
