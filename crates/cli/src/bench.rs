@@ -121,6 +121,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     let vector: Vec<f32> = (0..arguments.dim).map(|i| ((i * 7919) % 1009) as f32 / 1009.0 - 0.5).collect();
     let randomness = CommonRandomness::new(&Seed::reproducible(1));
+    for &family in &families {
+        AnySketch::new(family, &randomness, arguments.dim, arguments.budget)?;
+    }
     if !arguments.json {
         let (gigabytes, additions) = limits();
         println!(
@@ -133,7 +136,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["family", "threads", "project ns", "rebuild ns", "entries", "one way", "pays below"]);
     for &family in &families {
-        AnySketch::new(family, &randomness, arguments.dim, arguments.budget)?;
         for &threads in &threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
             let timing = pool.install(|| time_sketch(family, &vector, arguments.budget));

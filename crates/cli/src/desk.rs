@@ -67,7 +67,12 @@ impl Archive {
                 folder.display()
             );
         }
-        let journal = Journal::create(&path, header)?;
+        Self::replace(folder, header)
+    }
+
+    /// The same in place of a run that stopped before its first snapshot.
+    pub fn replace(folder: &Path, header: &str) -> Result<Self> {
+        let journal = Journal::replace(&folder.join("journal.bin"), header)?;
         let csv = folder.join("rounds.csv");
         let mut csv = BufWriter::new(File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?);
         writeln!(csv, "{COLUMNS}")?;
@@ -87,13 +92,13 @@ impl Archive {
         let path = folder.join("rounds.csv");
         // Rounds that are run again are written again.
         let old = std::fs::read_to_string(&path).unwrap_or_default();
-        let keep = |line: &&str| {
-            line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin)
-        };
-        let kept: Vec<&str> = old.lines().skip(1).filter(|line| line.split(',').count() == 12).filter(keep).collect();
-        let mut csv = BufWriter::new(OpenOptions::new().write(true).create(true).truncate(true).open(&path)?);
-        writeln!(csv, "{COLUMNS}")?;
-        kept.iter().try_for_each(|line| writeln!(csv, "{line}"))?;
+        let keep = |line: &&str| line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin);
+        let kept = old.lines().skip(1).filter(|line| line.split(',').count() == 12).filter(keep);
+        let table: String = std::iter::once(COLUMNS).chain(kept).flat_map(|line| [line, "\n"]).collect();
+        // Renamed into place: whoever stops here leaves the old table or the new one.
+        let temporary = path.with_extension("tmp");
+        std::fs::write(&temporary, table).and_then(|()| std::fs::rename(&temporary, &path)).with_context(|| format!("cannot write {}", path.display()))?;
+        let csv = BufWriter::new(OpenOptions::new().append(true).open(&path)?);
         let expected = contents.rounds[begin as usize..].iter().cloned().collect();
         Ok(Self { folder: folder.to_owned(), journal, csv, expected, last_snapshot: (begin, 0.0), last_sync: 0.0 })
     }
@@ -105,27 +110,25 @@ impl Archive {
             Some(_) => return Err(JournalError::Mismatch { round }.into()),
             None => patiently(|| self.journal.append(round, replies))?,
         }
-        let mut line = || -> std::io::Result<()> {
-            let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:e}"));
-            writeln!(
-                self.csv,
-                "{},{:e},{},{},{},{},{},{},{},{},{},{:.6}",
-                record.round,
-                record.value,
-                optional(record.relative),
-                optional(record.outcome.gradient_norm),
-                optional(record.outcome.step),
-                u8::from(record.outcome.rejected),
-                record.up_bytes,
-                record.down_bytes,
-                record.frame_bytes,
-                record.trips,
-                record.link_seconds,
-                record.seconds
-            )
-        };
+        let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:e}"));
+        let line = format!(
+            "{},{:e},{},{},{},{},{},{},{},{},{},{:.6}\n",
+            record.round,
+            record.value,
+            optional(record.relative),
+            optional(record.outcome.gradient_norm),
+            optional(record.outcome.step),
+            u8::from(record.outcome.rejected),
+            record.up_bytes,
+            record.down_bytes,
+            record.frame_bytes,
+            record.trips,
+            record.link_seconds,
+            record.seconds
+        );
+        // In one piece: a buffer that the disk refused has taken nothing of it, so that it can be handed over again.
         let path = self.folder.join("rounds.csv");
-        patiently(|| line().map_err(|error| JournalError::Io { path: path.clone(), error }))?;
+        patiently(|| self.csv.write_all(line.as_bytes()).map_err(|error| JournalError::Io { path: path.clone(), error }))?;
         if record.seconds - self.last_sync > 1.0 {
             self.last_sync = record.seconds;
             patiently(|| self.journal.sync())?;
@@ -267,6 +270,9 @@ impl Observer for Desk {
         if let Some(archive) = &mut self.archive {
             patiently(|| archive.journal.sync())?;
             let folder = archive.folder.clone();
+            // A resume begins after this round and writes only the rows that follow.
+            let path = folder.join("rounds.csv");
+            patiently(|| archive.csv.flush().map_err(|error| JournalError::Io { path: path.clone(), error }))?;
             patiently(|| snapshot.write(&folder))?;
         }
         Ok(())

@@ -301,6 +301,26 @@ fn edits(a: &str, b: &str) -> usize {
 
 /// A job from its table; relative paths are meant from `base`.
 pub fn from_table(table: Table, base: Option<&Path>) -> Result<Job> {
+    let mut job = read_table(table, base)?;
+    // The copy that a run keeps lies elsewhere, and must still find its files.
+    let data = Some(job.problem.data.clone()).filter(|data| !matches!(data.as_str(), "digits" | "power-law"));
+    let seed_file = job.method.seed_file.clone();
+    let graph_file = job.graph.as_ref().and_then(|graph| graph.file.clone());
+    for (section, key, path) in [
+        ("problem", "data", data.map(PathBuf::from)),
+        ("problem", "test", job.problem.test.clone().map(PathBuf::from)),
+        ("method", "seed_file", seed_file),
+        ("graph", "file", graph_file),
+    ] {
+        if let (Some(path), Some(section)) = (path, job.table.get_mut(section).and_then(Value::as_table_mut)) {
+            let path = std::path::absolute(&path).unwrap_or(path);
+            section.insert(key.to_owned(), Value::String(path.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(job)
+}
+
+fn read_table(table: Table, base: Option<&Path>) -> Result<Job> {
     let reader = Reader { table: &table, asked: RefCell::new(Vec::new()) };
     let positive = |value: f64| value > 0.0;
     let not_negative = |value: f64| value >= 0.0;

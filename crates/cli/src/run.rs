@@ -398,18 +398,24 @@ fn run_on<T: Transport + 'static>(
 
 fn new_archive(assembled: &Assembled, folder: &Path) -> Result<Archive> {
     let archive = Archive::create(folder, &assembled.header()?)?;
+    describe(assembled, folder)?;
+    Ok(archive)
+}
+
+/// Writes what a run needs beside its journal.
+fn describe(assembled: &Assembled, folder: &Path) -> Result<()> {
     let job = folder.join("job.toml");
     std::fs::write(&job, toml::to_string(&assembled.job.table)?)
         .with_context(|| format!("cannot write {}", job.display()))?;
     journal::write_model(&folder.join("start.safetensors"), assembled.problem.start(), HashMap::new())?;
-    Ok(archive)
+    Ok(())
 }
 
 /// A run that stopped before its first snapshot begins anew in the same folder.
 fn restart(folder: &Path, assembled: &Assembled) -> Result<Archive> {
-    let path = folder.join("journal.bin");
-    std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
-    new_archive(assembled, folder)
+    let archive = Archive::replace(folder, &assembled.header()?)?;
+    describe(assembled, folder)?;
+    Ok(archive)
 }
 
 fn write_model(assembled: &Assembled, finish: &Finish, path: &Path) -> Result<()> {

@@ -267,12 +267,24 @@ pub struct Journal {
 impl Journal {
     /// A new journal, which must not exist yet.
     pub fn create(path: &Path, header: &str) -> Result<Self, JournalError> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(io_error(path))?;
-        let mut journal = Self { path: path.to_owned(), file, chain: [0; 8], length: 0 };
-        journal.file.write_all(MAGIC).map_err(io_error(path))?;
+        if path.exists() {
+            return Err(io_error(path)(io::ErrorKind::AlreadyExists.into()));
+        }
+        Self::replace(path, header)
+    }
+
+    /// A new journal in place of the one that may be there: at every moment the path holds the old one, the new one, or nothing if
+    /// nothing was there.
+    pub fn replace(path: &Path, header: &str) -> Result<Self, JournalError> {
+        let temporary = path.with_extension("new");
+        let file = File::create(&temporary).map_err(io_error(&temporary))?;
+        let mut journal = Self { path: temporary, file, chain: [0; 8], length: 0 };
+        journal.file.write_all(MAGIC).map_err(io_error(&journal.path))?;
         journal.length = MAGIC.len() as u64;
         journal.append_body(header.as_bytes())?;
         journal.sync()?;
+        std::fs::rename(&journal.path, path).map_err(io_error(path))?;
+        journal.path = path.to_owned();
         Ok(journal)
     }
 

@@ -1,0 +1,208 @@
+//! Runs that are killed, interrupted, out of disk, or very long.
+
+mod tool;
+
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tool::*;
+
+/// A generator whose numbers never change.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        // xorshift64* (Vigna 2016).
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
+    }
+}
+
+fn undisturbed(rounds: &str) -> Value {
+    let job = long_job(rounds);
+    object(&[vec!["run"], job.iter().map(String::as_str).collect()].concat())
+}
+
+/// The rounds that the table of a run holds.
+fn csv_rounds(run: &std::path::Path) -> Vec<u64> {
+    let csv = std::fs::read_to_string(run.join("rounds.csv")).unwrap();
+    let lines = csv.lines().skip(1);
+    lines
+        .map(|line| {
+            assert_eq!(line.split(',').count(), 12, "{line}");
+            line.split(',').next().unwrap().parse().unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn a_run_killed_at_any_moment_ends_with_the_bits_of_an_undisturbed_one() {
+    let rounds = 3000;
+    let begun = Instant::now();
+    let whole = undisturbed("3000");
+    let alone = begun.elapsed().as_millis() as u64;
+    let job = long_job("3000");
+    let mut numbers = Numbers(7);
+    let (wanted, mut kills, mut jobs) = (if soak() { 500 } else { 30 }, 0, 0);
+    while kills < wanted {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let path = text(&run).to_owned();
+        let fresh: Vec<&str> =
+            [vec!["run", "--json", "--out", &path], job.iter().map(String::as_str).collect()].concat();
+        let mut arguments = fresh.clone();
+        jobs += 1;
+        loop {
+            // From the first milliseconds, in which the folder is made, to half of the whole run.
+            let wait = if numbers.below(4) == 0 { numbers.below(30) } else { numbers.below(alone / 2 + 50) };
+            let mut child = start(&arguments);
+            let until = Instant::now() + Duration::from_millis(wait);
+            while Instant::now() < until && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let killed = kills < wanted && child.try_wait().unwrap().is_none();
+            if killed {
+                child.kill().unwrap();
+                kills += 1;
+            }
+            let output = child.wait_with_output().unwrap();
+            // A run that was killed before it had a folder is started again, any other is resumed.
+            arguments =
+                if run.join("journal.bin").exists() { vec!["run", "--json", "--resume", &path] } else { fresh.clone() };
+            if !killed {
+                assert!(output.status.success(), "after {kills} kills: {}", String::from_utf8_lossy(&output.stderr));
+                let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+                for field in ["digest", "value", "up_bytes", "down_bytes", "trips"] {
+                    assert_eq!(report[field], whole[field], "{field} after {kills} kills");
+                }
+                break;
+            }
+        }
+        assert_eq!(object(&["journal", "verify", &path])["digest"], whole["digest"]);
+        assert!(csv_rounds(&run).into_iter().eq(1..=rounds), "every round stands once in the table");
+    }
+    println!("{kills} kills over {jobs} runs of {alone} ms");
+}
+
+fn interrupt(process: u32) {
+    assert!(Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap().success());
+}
+
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !there() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_round_and_the_run_can_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let job = long_job("1000000");
+    let child = start(&[vec!["run", "--json", "--out", text(&run)], job.iter().map(String::as_str).collect()].concat());
+    wait_for("a few rounds", || std::fs::metadata(run.join("journal.bin")).is_ok_and(|about| about.len() > 20_000));
+    interrupt(child.id());
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{words}");
+    assert!(words.contains("stopping after this round"), "{words}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["ended"], &report["reached"]), (&"stopped".into(), &false.into()));
+    let done = report["rounds"].as_u64().unwrap();
+    let verified = object(&["journal", "verify", text(&run)]);
+    assert_eq!(
+        (&verified["rounds"], &verified["digest"], &verified["torn_bytes"]),
+        (&done.into(), &report["digest"], &0.into())
+    );
+    assert_eq!(verified["snapshot"], done, "the last state is kept whole");
+    let rounds = format!("{}", done + 40);
+    let resumed = object(&["run", "--resume", text(&run), "--set", &format!("stop.rounds={rounds}")]);
+    assert_eq!(resumed["digest"], undisturbed(&rounds)["digest"]);
+}
+
+#[test]
+fn a_full_disk_pauses_the_run_until_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=192k", "none", text(&disk)]).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        println!("skipped: a small disk cannot be mounted here");
+        return;
+    }
+    struct Mounted(std::path::PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        }
+    }
+    let _mounted = Mounted(disk.clone());
+    let run = disk.join("run");
+    let job = long_job("2500");
+    let mut child =
+        start(&[vec!["run", "--json", "--out", text(&run)], job.iter().map(String::as_str).collect()].concat());
+    let mut words = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = words.next().unwrap().unwrap();
+    assert!(told.contains("the disk is full") && told.contains("make room"), "{told}");
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(child.try_wait().unwrap().is_none(), "it waits");
+    let grown = Command::new("mount").args(["-o", "remount,size=16m", text(&disk)]).status().unwrap();
+    assert!(grown.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let whole = undisturbed("2500");
+    assert_eq!((&report["digest"], &report["rounds"]), (&whole["digest"], &2500.into()));
+    assert_eq!(object(&["journal", "verify", text(&run)])["digest"], whole["digest"]);
+    assert!(csv_rounds(&run).into_iter().eq(1..=2500), "every round stands once in the table");
+}
+
+/// The most memory that a run of so many rounds had, in kilobytes.
+fn peak_memory(rounds: &str) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let stop = format!("stop.rounds={rounds}");
+    let keys = settings(&[
+        "problem.data=power-law",
+        "problem.dim=8",
+        "machines.count=2",
+        "method.name=core-gd",
+        "method.budget=2",
+        "method.step=0.01",
+        "method.wire=q",
+        "stop.target=0",
+        &stop,
+    ]);
+    let mut child = start(&[&["run", "--json", "--out", text(&run)], &keys[..]].concat());
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+        most = most.max(kilobytes.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["rounds"].to_string(), rounds);
+    most
+}
+
+#[test]
+fn memory_does_not_grow_with_rounds() {
+    if !std::path::Path::new("/proc/self/status").exists() {
+        println!("skipped: this system does not tell a process's memory");
+        return;
+    }
+    let (short, long) = (peak_memory("1000"), peak_memory(if soak() { "1000000" } else { "20000" }));
+    println!("{short} kB at most in 1000 rounds, {long} kB in many");
+    // A byte kept a round would be a megabyte in the long version; buffers and the allocator's slack are less.
+    assert!(long < short + 1024, "{short} kB grew to {long} kB");
+}

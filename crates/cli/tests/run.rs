@@ -1,0 +1,359 @@
+//! `corewire run`: what it prints, what it refuses, what it keeps.
+
+mod tool;
+
+use std::os::unix::fs::PermissionsExt;
+
+use tool::*;
+
+const FIELDS: [&str; 25] = [
+    "method",
+    "model",
+    "data",
+    "machines",
+    "dim",
+    "budget",
+    "family",
+    "wire",
+    "rounds",
+    "reached",
+    "relative",
+    "value",
+    "up_bytes",
+    "down_bytes",
+    "seconds",
+    "digest",
+    "initial",
+    "optimum",
+    "trace",
+    "smoothness",
+    "strong_convexity",
+    "seed",
+    "trips",
+    "frame_bytes",
+    "ended",
+];
+
+#[test]
+fn without_arguments_it_trains_the_bundled_model_and_says_how_it_went() {
+    let out = printed(&["run"]);
+    for words in ["on digits (logistic, d = 64), 50 machines", "reached 1e-6", "up and", "digest", "times more"] {
+        assert!(out.contains(words), "{words:?} is not in\n{out}");
+    }
+}
+
+#[test]
+fn json_has_every_promised_field_and_a_repeated_run_the_same_digest() {
+    for name in ["core-agd", "core-cg", "core-gd", "cg"] {
+        let method = format!("method.name={name}");
+        let arguments = [&["run"], &settings(&[&method, "machines.count=5"])[..]].concat();
+        let first = object(&arguments);
+        has_fields(&first, &FIELDS);
+        assert_eq!(first["reached"], true, "{first}");
+        assert!(first["relative"].as_f64().unwrap() <= 1e-6);
+        assert_eq!((&first["machines"], &first["dim"], &first["method"]), (&5.into(), &64.into(), &name.into()));
+        let again = object(&arguments);
+        for field in FIELDS.iter().filter(|field| **field != "seconds") {
+            assert_eq!(first[field], again[field], "{name}: {field}");
+        }
+        assert_eq!(first["digest"].as_str().unwrap().len(), 16);
+    }
+}
+
+#[test]
+fn the_digest_depends_on_the_seed_and_not_on_threads() {
+    let run = |seed: &str| {
+        object(
+            &[&["run"], &settings(&["method.name=core-agd", "machines.count=3", "stop.rounds=20", seed])[..]].concat(),
+        )
+    };
+    let (one, two) = (run("method.seed=1"), run("method.seed=2"));
+    assert_ne!(one["digest"], two["digest"]);
+    let arguments = [
+        &["run", "--json"],
+        &settings(&["method.name=core-agd", "machines.count=3", "stop.rounds=20", "method.seed=1"])[..],
+    ]
+    .concat();
+    let output = corewire(&arguments).env("RAYON_NUM_THREADS", "1").output().unwrap();
+    let alone: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(alone["digest"], one["digest"]);
+}
+
+#[test]
+fn any_number_of_machines_works() {
+    for count in ["1", "2", "50", "1000"] {
+        let machines = format!("machines.count={count}");
+        for wire in ["method.wire=q", "method.wire=q-sum", "method.wire=f32"] {
+            let keys = ["method.name=core-agd", "stop.rounds=4", "stop.target=0", wire, &machines];
+            let report = object(&[&["run"], &settings(&keys)[..]].concat());
+            assert_eq!(report["rounds"], 4, "{count} {wire}");
+            assert!(report["value"].as_f64().unwrap().is_finite());
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_named_and_nothing_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("job.toml");
+    let path = text(&file).to_owned();
+    for (content, expected) in [
+        ("[method]\nbugdet = 3", "unknown key `method.bugdet`; the nearest known one is `method.budget`"),
+        ("[problem]\ndata = \"digits\"\nmodel = 3.5", "`problem.model` is one of"),
+        ("[problem\n", "line 1"),
+        ("[problem]\ndata = digits", "line 2"),
+        ("[problem]\n[problem]\n", "line 2"),
+        ("data = \"digits\"", "`data` stands outside any section; did you mean `problem.data`?"),
+        ("[mashines]\ncount = 3", "the nearest known one is `machines.count`"),
+        ("[problem]\nclasses = [[0], [0]]", "class"),
+        ("[problem]\nclasses = [\"a\", \"b\"]", "`problem.classes` is two classes"),
+        ("[stop]\nrounds = -1", "`stop.rounds` is a whole number of at least 0; found -1"),
+        ("[stop]\nbytes = 0.5", "`stop.bytes`"),
+        ("\u{feff}\u{0}", "line"),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        let found = complaint(&["run", &path]);
+        assert!(found.starts_with("corewire: "), "{content:?}: {found}");
+        assert!(found.contains(expected), "{content:?}\n  gives    {found}\n  expected {expected}");
+    }
+    for (assignment, expected) in [
+        ("budget=3", "`--set` takes SECTION.KEY=VALUE"),
+        ("method.budget", "`--set` takes SECTION.KEY=VALUE"),
+        ("method.budget=0", "`method.budget` is a whole number of at least 1; found 0"),
+        ("method.budget=65", "budget of 65"),
+        ("method.name=core-add", "there is no method `core-add`"),
+        ("method.name=core-agd:k=3", "core-agd has no parameter `k`"),
+        ("method.name=core-agd:k", "KEY=VALUE"),
+        ("method.family=sobol", "there is no family `sobol`"),
+        ("method.wire=q8", "did you mean \"q\"?"),
+        ("method.step=0", "`method.step` is auto"),
+        ("method.damping=2", "`method.damping` is a number above 0 and at most 1"),
+        ("problem.alpha=-1e-3", "`problem.alpha` is a number, 0 or more"),
+        ("problem.split=dirichlet:-1", "`problem.split`"),
+        ("problem.data=nowhere.csv", "there is no data set `nowhere.csv`"),
+        ("machines.count=0", "`machines.count` is a whole number of at least 1"),
+        ("machines.engine=nats", "`machines.engine` is one of"),
+        ("link.mbit_s=0", "`link.mbit_s` is a positive number"),
+        ("method.seed_file=nowhere.seed", "`corewire seed FILE` makes one"),
+    ] {
+        let name = if assignment.contains("method.name") { "method.goal=auto" } else { "method.name=core-agd" };
+        let found = complaint(&[&["run"], &settings(&[name, "machines.count=2", assignment])[..]].concat());
+        assert!(
+            found.starts_with("corewire: ") && found.contains(expected),
+            "{assignment}\n  gives    {found}\n  expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn rows_that_are_not_numbers_are_refused_with_their_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        ("nan.csv", "1,2,1\n0.5,nan,-1\n1,1,1\n"),
+        ("infinite.csv", "1,2,1\n0.5,inf,-1\n1,1,1\n"),
+        ("nan.libsvm", "1 1:2\n-1 1:nan 2:3\n"),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let data = format!("problem.data={}", path.display());
+        let found = complaint(&[&["run"], &settings(&[&data, "machines.count=2"])[..]].concat());
+        assert!(found.contains(name) && found.contains('2'), "{found}");
+    }
+}
+
+#[test]
+fn a_run_is_kept_resumed_replayed_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let keys = settings(&["method.name=core-agd", "machines.count=4", "stop.target=0", "stop.rounds=40"]);
+    let first = object(&[&["run", "--out", text(&run)], &keys[..]].concat());
+    for file in ["journal.bin", "rounds.csv", "model.safetensors", "start.safetensors", "job.toml"] {
+        assert!(run.join(file).exists(), "{file}");
+    }
+    let csv = std::fs::read_to_string(run.join("rounds.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 41);
+    // The folder is not overwritten.
+    assert!(complaint(&[&["run", "--out", text(&run)], &keys[..]].concat()).contains("holds a run already"));
+    // Further rounds: the same as if they had been run at once.
+    let longer = object(&["run", "--resume", text(&run), "--set", "stop.rounds=90"]);
+    let whole = object(
+        &[&["run"], &settings(&["method.name=core-agd", "machines.count=4", "stop.target=0", "stop.rounds=90"])[..]]
+            .concat(),
+    );
+    for field in ["digest", "value", "up_bytes", "down_bytes", "trips", "initial"] {
+        assert_eq!(longer[field], whole[field], "{field}");
+    }
+    let csv = std::fs::read_to_string(run.join("rounds.csv")).unwrap();
+    let rounds: Vec<u64> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(rounds, (1..=90).collect::<Vec<u64>>());
+    let other = complaint(&["run", "--resume", text(&run), "--set", "method.budget=3"]);
+    assert!(other.contains("only `stop.*` can be set"), "{other}");
+
+    let model = folder.path().join("m.safetensors");
+    let replayed = object(&["replay", text(&run), "--to", "40", "--out", text(&model)]);
+    assert_eq!(replayed["digest"], first["digest"]);
+    assert_eq!(object(&["replay", text(&run), "--out", text(&model)])["digest"], longer["digest"]);
+    assert!(std::fs::read(&model).unwrap().len() > 512);
+    assert!(complaint(&["replay", text(&run), "--to", "91", "--out", text(&model)]).contains("round 91 is not in it"));
+    let verified = object(&["journal", "verify", text(&run)]);
+    has_fields(&verified, &["rounds", "bytes", "torn_bytes", "digest", "snapshot"]);
+    assert_eq!((&verified["rounds"], &verified["digest"]), (&90.into(), &longer["digest"]));
+
+    let mut bytes = std::fs::read(run.join("journal.bin")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(run.join("journal.bin"), &bytes).unwrap();
+    for command in [
+        &["journal", "verify", text(&run)][..],
+        &["run", "--resume", text(&run)],
+        &["replay", text(&run), "--out", text(&model)],
+    ] {
+        assert!(complaint(command).contains("damaged at byte"), "{command:?}");
+    }
+    assert!(complaint(&["run", "--resume", text(folder.path())]).contains("holds no run"));
+}
+
+#[test]
+fn every_method_and_wire_resumes_to_the_same_bits() {
+    for (method, wire, model) in [
+        ("core-gd", "bf16", "ridge"),
+        ("core-agd", "q-sum", "logistic"),
+        ("core-cg", "q", "softmax"),
+        ("core-cg", "f32", "ridge"),
+        ("core-nonconvex", "q", "two-layer"),
+        ("core-sgd", "q", "logistic"),
+        ("cg", "f64", "logistic"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let (method, wire, model) =
+            (format!("method.name={method}"), format!("method.wire={wire}"), format!("problem.model={model}"));
+        let keys = |rounds| {
+            settings(&[&method, &wire, &model, "machines.count=3", "problem.rows=300", "stop.target=0", rounds])
+        };
+        object(&[&["run", "--out", text(&run)], &keys("stop.rounds=12")[..]].concat());
+        let resumed = object(&["run", "--resume", text(&run), "--set", "stop.rounds=25"]);
+        let whole = object(&[&["run"], &keys("stop.rounds=25")[..]].concat());
+        assert_eq!(resumed["digest"], whole["digest"], "{method} {wire} {model}");
+        assert_eq!(object(&["journal", "verify", text(&run)])["digest"], whole["digest"], "{method} {wire} {model}");
+    }
+}
+
+#[test]
+fn a_synthetic_problem_with_any_decay_can_be_resumed() {
+    // The smallest eigenvalue is a number with all its digits: it must survive the journal's header.
+    for decay in ["0.7", "1.3", "1.5", "2.1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let decay = format!("problem.decay={decay}");
+        let keys = [
+            "problem.data=power-law",
+            "problem.dim=77",
+            &decay,
+            "problem.alpha=1.1e-3",
+            "machines.count=3",
+            "method.name=core-agd",
+            "stop.target=0",
+            "stop.rounds=5",
+        ];
+        object(&[&["run", "--out", text(&run)], &settings(&keys)[..]].concat());
+        assert_eq!(object(&["run", "--resume", text(&run), "--set", "stop.rounds=9"])["rounds"], 9);
+    }
+}
+
+#[test]
+fn a_job_names_its_files_from_where_it_lies_and_so_does_its_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let jobs = folder.path().join("jobs");
+    std::fs::create_dir(&jobs).unwrap();
+    printed(&["data", "convert", "digits", text(&jobs.join("rows.csv"))]);
+    printed(&["seed", text(&jobs.join("secret"))]);
+    let job = "[problem]\ndata = \"rows.csv\"\nrows = 200\n[method]\nname = \"core-agd\"\nseed_file = \"secret\"\n[machines]\ncount = 2\n[stop]\nrounds = 5\ntarget = 0\n";
+    std::fs::write(jobs.join("job.toml"), job).unwrap();
+    let run = folder.path().join("runs/first");
+    object(&["run", text(&jobs.join("job.toml")), "--out", text(&run)]);
+    assert_eq!(object(&["run", "--resume", text(&run), "--set", "stop.rounds=9"])["rounds"], 9);
+    assert_eq!(object(&["journal", "verify", text(&run)])["rounds"], 9);
+    // From the command line they are meant from the working folder.
+    let second = folder.path().join("runs/second");
+    let keys = settings(&[
+        "problem.data=rows.csv",
+        "problem.rows=200",
+        "method.name=core-agd",
+        "stop.rounds=5",
+        "stop.target=0",
+        "machines.count=2",
+    ]);
+    corewire(&[&["run", "--quiet", "--out", text(&second)], &keys[..]].concat()).current_dir(&jobs).assert().success();
+    assert_eq!(object(&["run", "--resume", text(&second), "--set", "stop.rounds=9"])["rounds"], 9);
+}
+
+#[test]
+fn a_secret_seed_is_for_its_owner_and_shown_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seed, other, run) = (folder.path().join("seed"), folder.path().join("other"), folder.path().join("run"));
+    let words = printed(&["seed", text(&seed)]);
+    let made = object(&["seed", text(&other)]);
+    let secret = std::fs::read_to_string(&seed).unwrap().trim().to_owned();
+    assert_eq!(std::fs::metadata(&seed).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(secret.len(), 64);
+    assert!(complaint(&["seed", text(&seed)]).contains("never overwritten"));
+    let file = format!("method.seed_file={}", seed.display());
+    let keys = settings(&[&file, "method.name=core-agd", "machines.count=2", "stop.rounds=5", "stop.target=0"]);
+    let report = object(&[&["run", "--out", text(&run)], &keys[..]].concat());
+    assert_eq!(report["seed"], serde_json::Value::Null);
+    assert_eq!(report["commitment"].as_str().unwrap().len(), 32);
+    has_fields(&made, &["file", "commitment"]);
+    let out = printed(&["run", "--resume", text(&run), "--set", "stop.rounds=7"]);
+    for (what, shown) in [("seed", &words), ("run", &report.to_string()), ("resume", &out)] {
+        assert!(!shown.contains(&secret) && !shown.contains(&secret[..32]), "{what} shows the seed");
+    }
+    for entry in std::fs::read_dir(&run).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(
+            !bytes.windows(32).any(|window| window == &secret.as_bytes()[..32]),
+            "{} holds the seed",
+            path.display()
+        );
+    }
+    // Another seed in the same file is refused, by resume and by replay.
+    std::fs::copy(&other, &seed).unwrap();
+    for command in [
+        &["run", "--resume", text(&run)][..],
+        &["replay", text(&run), "--out", text(&folder.path().join("m"))],
+        &["journal", "verify", text(&run)],
+    ] {
+        assert!(complaint(command).contains("the seed is not the one of this run"), "{command:?}");
+    }
+    std::fs::write(&seed, "not a seed").unwrap();
+    assert!(complaint(&["run", "--resume", text(&run)]).contains("64 hexadecimal digits"));
+}
+
+#[test]
+fn bytes_seconds_and_gradients_end_a_run_too() {
+    let ended = |key: &str| {
+        let keys = settings(&["method.name=core-agd", "machines.count=2", "stop.target=0", key]);
+        let report = object(&[&["run"], &keys[..]].concat());
+        (
+            report["ended"].as_str().unwrap().to_owned(),
+            report["up_bytes"].as_f64().unwrap() + report["down_bytes"].as_f64().unwrap(),
+        )
+    };
+    let (why, bytes) = ended("stop.bytes=2000");
+    assert!(why == "bytes" && (2000.0..2200.0).contains(&bytes), "{why} {bytes}");
+    assert_eq!(ended("stop.gradient=1e-3").0, "gradient");
+    assert_eq!(ended("stop.rounds=0").0, "rounds");
+}
+
+#[test]
+fn events_for_tensorboard_are_written_beside_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let keys = settings(&["method.name=core-agd", "machines.count=2", "stop.rounds=5", "stop.target=0"]);
+    printed(&[&["run", "--tensorboard", "--out", text(&run)], &keys[..]].concat());
+    let events = std::fs::read_dir(&run)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("tfevents"));
+    assert_eq!(events.count(), 1);
+}
