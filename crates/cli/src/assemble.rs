@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_data::{DataSet, ReadOptions};
+use corewire_optim::decentral::{self, Averaging, Wanted};
 use corewire_optim::estimator::{Form, Quantiser, Width};
 use corewire_optim::method::core::{Core, Flavour, Goal, Plan, StepRule, Wire};
 use corewire_optim::method::field::Known;
@@ -293,6 +294,34 @@ pub fn method(
         goal: Goal { link: time_link(job), target: if job.stop.target > 0.0 { job.stop.target } else { 1e-6 } },
     };
     Ok(Box::new(Core::new(plan, flavour, start.to_vec(), None)))
+}
+
+/// A fresh method for a machine of a job by gossip. Scalars travel as 64 bits with wire f64, and as 32 with any other.
+pub fn gossip_method(
+    job: &Job,
+    start: &[f64],
+    averaging: &Averaging,
+    known: &Known,
+    randomness: &CommonRandomness,
+) -> Result<Box<dyn Method>> {
+    let spec = &job.method;
+    known_parameters(&spec.parameters, &spec.name)?;
+    let step = match (spec.step.as_str(), spec.step.parse::<f64>()) {
+        ("auto", _) => None,
+        (_, Ok(step)) => Some(step),
+        (other, _) => bail!("`method.step` = \"{other}\" has no form for gossip: take auto or a number"),
+    };
+    if spec.block.is_some() || spec.batch.is_some() {
+        bail!("`method.block` and `method.batch` have no form for gossip; with `graph.gossip` = \"tree\" they do");
+    }
+    let wanted = Wanted {
+        family: spec.family.unwrap_or(Family::Hadamard),
+        budget: spec.budget,
+        step,
+        damping: spec.damping,
+        correct: true,
+    };
+    Ok(decentral::build(&spec.name, start.to_vec(), averaging, &wanted, known, randomness)?)
 }
 
 /// The link whose seconds an automatic choice minimises; `None` where it minimises bytes.

@@ -53,6 +53,8 @@ const SHORT: (u64, u64) = (40, 15);
 pub fn forecast(assembled: &Assembled, name: &str) -> Result<Forecast> {
     let mut job = assembled.job.clone();
     job.method.name = name.to_owned();
+    // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
+    job.graph = None;
     // Rounds do not depend on how the rows are divided: the mean gradient is the same, and so is the noise relative to it.
     let mut alone = job.clone();
     alone.machines = 1;
@@ -102,7 +104,9 @@ pub fn settle(mut assembled: Assembled, quiet: bool) -> Result<Assembled> {
     if assembled.facts.l1 > 0.0 {
         name = "core-gd";
     }
-    if comparable && assembled.job.engine == "threads" {
+    // Gossip has no conjugate gradients to choose.
+    let gossips = assembled.job.graph.as_ref().is_some_and(|spec| spec.gossips());
+    if comparable && !gossips && assembled.job.engine == "threads" {
         let (agd, cg) = (forecast(&assembled, "core-agd")?, forecast(&assembled, "core-cg")?);
         if cg.cost(&assembled.job) < agd.cost(&assembled.job) {
             name = "core-cg";

@@ -1,13 +1,14 @@
 //! `corewire graph`: what a graph of machines costs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use corewire_optim::gossip::{chebyshev_iterations, plain_iterations};
+use corewire_optim::decentral::Averaging;
+use corewire_optim::gossip::{Scheme, chebyshev_iterations, plain_iterations};
 use corewire_optim::graph::Graph;
 use corewire_sketch::{CommonRandomness, Seed};
 
-use crate::job::GraphSpec;
+use crate::job::{GraphSpec, Job};
 
 /// Arguments of `corewire graph`.
 #[derive(clap::Args)]
@@ -71,11 +72,26 @@ pub fn build(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -
                 .file
                 .as_ref()
                 .ok_or_else(|| anyhow!("a graph from a file needs the file: `--file edges.txt`, or `graph.file`"))?;
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))?
+            read(path)?
         }
     };
+    if graph.machines() != machines {
+        anyhow::bail!("the graph joins {} machines and there are {machines}: they must be as many", graph.machines());
+    }
     Ok(graph)
+}
+
+fn read(path: &Path) -> Result<Graph> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))
+}
+
+/// How the machines of a job average by gossip.
+pub fn averaging(spec: &GraphSpec, job: &Job, randomness: &CommonRandomness) -> Result<Averaging> {
+    let graph = build(spec, job.machines, randomness)?;
+    let scheme = if spec.gossip == "plain" { Scheme::Plain } else { Scheme::Chebyshev };
+    let double = job.method.wire == "f64";
+    Ok(Averaging::new(graph, scheme, spec.iterations, spec.tolerance, double)?)
 }
 
 /// `corewire graph`.
@@ -90,7 +106,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         tolerance: arguments.tolerance,
     };
     let randomness = CommonRandomness::new(&Seed::reproducible(arguments.seed));
-    let graph = build(&spec, arguments.machines, &randomness)?;
+    let graph = match (arguments.shape.as_str(), &arguments.file) {
+        // A file says itself how many machines there are.
+        ("file", Some(path)) => read(path)?,
+        _ => build(&spec, arguments.machines, &randomness)?,
+    };
     let spectrum = graph.spectrum();
     let (chebyshev, plain) =
         (chebyshev_iterations(spectrum.gamma(), spec.tolerance), plain_iterations(spectrum.gamma(), spec.tolerance));

@@ -135,6 +135,13 @@ pub struct GraphSpec {
     pub tolerance: f64,
 }
 
+impl GraphSpec {
+    /// Whether machines gossip, and do not sum over a tree.
+    pub fn gossips(&self) -> bool {
+        self.gossip != "tree"
+    }
+}
+
 impl Job {
     /// Settles the method, also in the copy that a run keeps.
     pub fn choose_method(&mut self, name: &str) {

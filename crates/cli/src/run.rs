@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
-use corewire_comm::{Collective, Group, Metered, Solo, Transport, handshake};
+use corewire_comm::{Collective, Group, Metered, Solo, Transport, Tree, handshake};
+use corewire_optim::decentral::Averaging;
 use corewire_optim::journal::{self, Contents, Facts, Snapshot};
 use corewire_optim::method::Method;
 use corewire_optim::method::field::Known;
@@ -99,6 +100,8 @@ pub struct Assembled {
     pub facts: Facts,
     /// What the theory of the other methods rests on, once it was asked for.
     known: Arc<OnceLock<Known>>,
+    /// How machines without a centre average, once it was asked for.
+    averaging: Arc<OnceLock<Averaging>>,
 }
 
 impl Assembled {
@@ -117,7 +120,7 @@ impl Assembled {
         let randomness = CommonRandomness::new(&seed);
         let problem = Arc::new(assemble::problem(&job, &randomness)?);
         let facts = Facts::of(&*problem.objective(0), problem.machines());
-        Ok(Self { job, problem, seed, randomness, optimum, facts, known: Arc::default() })
+        Ok(Self { job, problem, seed, randomness, optimum, facts, known: Arc::default(), averaging: Arc::default() })
     }
 
     /// The same problem with another method.
@@ -133,6 +136,7 @@ impl Assembled {
             optimum: self.optimum,
             facts: self.facts,
             known: Arc::clone(&self.known),
+            averaging: Arc::clone(&self.averaging),
         }
     }
 
@@ -143,9 +147,30 @@ impl Assembled {
 
     /// A fresh method.
     pub fn method(&self) -> Result<Box<dyn Method>> {
+        if let Some(averaging) = self.averaging()? {
+            return assemble::gossip_method(&self.job, self.problem.start(), averaging, self.known(), &self.randomness);
+        }
         assemble::method(&self.job, self.problem.start(), self.facts.quadratic, &self.randomness, || {
             self.known().clone()
         })
+    }
+
+    /// How the machines average, where they gossip.
+    fn averaging(&self) -> Result<Option<&Averaging>> {
+        let Some(spec) = self.job.graph.as_ref().filter(|spec| spec.gossips()) else { return Ok(None) };
+        if self.averaging.get().is_none() {
+            let averaging = crate::graph::averaging(spec, &self.job, &self.randomness)?;
+            // Whoever was first made the same one.
+            let _ = self.averaging.set(averaging);
+        }
+        Ok(self.averaging.get())
+    }
+
+    /// Every machine's parent in the tree over which the machines talk, where they do.
+    fn tree(&self) -> Result<Option<Vec<Option<usize>>>> {
+        let Some(spec) = self.job.graph.as_ref().filter(|spec| !spec.gossips()) else { return Ok(None) };
+        let tree = crate::graph::build(spec, self.job.machines, &self.randomness)?.spanning_tree(0);
+        Ok(Some((0..tree.machines()).map(|machine| tree.parent(machine)).collect()))
     }
 
     /// When to stop.
@@ -230,6 +255,7 @@ pub fn execute<O: Observer + Send>(
 ) -> Result<(Finish, O)> {
     // A mistake in the job is told once, not by every machine.
     drop(assembled.method()?);
+    let tree = assembled.tree()?;
     let rules = assembled.rules();
     let observer = Mutex::new(Some(observer));
     let fields = assembled.handshake()?;
@@ -242,14 +268,24 @@ pub fn execute<O: Observer + Send>(
         if let Some(resume) = resume {
             begin = go_back(resume, &mut *method, assembled.facts, rank)?;
         }
-        let mut comm = Metered::new(machine, assembled.job.link);
+        let link = assembled.job.link;
         let mut own = (rank == 0).then(|| observer.lock().expect("nobody panics here").take()).flatten();
         let mut silent = Silent;
         let watching: &mut dyn Observer = match &mut own {
             Some(observer) => observer,
             None => &mut silent,
         };
-        let finish = corewire_optim::run::run(&mut comm, &mut *objective, &mut *method, &rules, begin, watching);
+        let (objective, method) = (&mut *objective, &mut *method);
+        let finish = match &tree {
+            None => {
+                let mut comm = Metered::new(machine, link);
+                corewire_optim::run::run(&mut comm, objective, method, &rules, begin, watching)
+            }
+            Some(parents) => {
+                let mut comm = Metered::new(Tree::new(machine, parents), link);
+                corewire_optim::run::run(&mut comm, objective, method, &rules, begin, watching)
+            }
+        };
         if own.is_some() {
             *observer.lock().expect("nobody panics here") = own;
         }
@@ -452,6 +488,9 @@ fn open(folder: &Path) -> Result<(Header, Contents)> {
 /// The method of a journal, replayed through so many rounds without any data.
 fn replayed(folder: &Path, header: &Header, contents: &Contents, rounds: u64) -> Result<Box<dyn Method>> {
     let job = job::from_text(&header.job, &[])?;
+    if job.graph.as_ref().is_some_and(job::GraphSpec::gossips) {
+        bail!("a run by gossip has no common state and cannot be replayed; with `graph.gossip` = \"tree\" it could be");
+    }
     let seed = assemble::seed(&job)?;
     if seed.commitment().to_string() != header.commitment {
         bail!("the seed is not the one of this run: its commitment is {}", header.commitment);

@@ -75,6 +75,7 @@ impl Report {
     pub fn new(assembled: &Assembled, finish: &Finish) -> Self {
         let (job, last) = (&assembled.job, &finish.last);
         let core = job.method.name.starts_with("core-");
+        let gossips = job.graph.as_ref().is_some_and(crate::job::GraphSpec::gossips);
         let family = job.method.family.unwrap_or(corewire_sketch::Family::Hadamard).to_string();
         Self {
             method: job.method.name.clone(),
@@ -84,7 +85,11 @@ impl Report {
             dim: assembled.problem.dim(),
             budget: finish.settings.budget,
             family: core.then_some(family),
-            wire: if core || job.method.wire == "f64" { job.method.wire.clone() } else { "f32".to_owned() },
+            wire: if (core && !gossips) || job.method.wire == "f64" {
+                job.method.wire.clone()
+            } else {
+                "f32".to_owned()
+            },
             rounds: last.round,
             reached: matches!(finish.ended, Ended::Target | Ended::Gradient),
             relative: last.relative,

@@ -267,13 +267,14 @@ impl Loop<'_> {
     ) -> Result<Status, RunError> {
         let traffic = comm.traffic();
         // Nothing is known yet at the start and after a resume; all machines see the same values, so they agree.
-        let evaluate = round % self.rules.evaluate_every == 0 || round >= self.rules.rounds || self.value.is_nan();
+        let evaluate =
+            round.is_multiple_of(self.rules.evaluate_every) || round >= self.rules.rounds || self.value.is_nan();
         let value = match (evaluate, method.iterates_agree()) {
             (false, _) => self.value,
             (true, true) => objective.value(method.iterate()),
             (true, false) => objective.value(&farthest(method.iterate(), comm.unmetered())?),
         };
-        let check = round % self.rules.digest_every == 0;
+        let check = round.is_multiple_of(self.rules.digest_every);
         let digest = if check { state::digest(method) } else { 0 };
         let mut message = Vec::with_capacity(32);
         message.extend_from_slice(&value.to_le_bytes());

@@ -122,7 +122,8 @@ impl<E: MeanEstimator> SketchedConjugate<E> {
             let beta: Vec<f64> = cross.iter().zip(&self.curvatures).map(|(cross, own)| -cross / own).collect();
             let curvature = own + cross.iter().zip(&beta).map(|(cross, beta)| cross * beta).sum::<f64>();
             // Rounding left nothing of p beside the q_j: conjugacy is lost.
-            if !(curvature > 1e-3 * own) || !(slope < 0.0) {
+            let sound = curvature > 1e-3 * own && slope < 0.0;
+            if !sound {
                 return None;
             }
             let step = -slope / curvature;
@@ -156,7 +157,8 @@ fn solve(triangle: &[f64], right: &[f64]) -> Option<Vec<f64>> {
             let sum: f64 = (0..j).map(|k| factor[at(i, k)] * factor[at(j, k)]).sum();
             let rest = factor[at(i, j)] - sum;
             if i == j {
-                if !(rest > 1e-3 * triangle[at(i, i)]) {
+                let safe = rest > 1e-3 * triangle[at(i, i)];
+                if !safe {
                     return None;
                 }
                 factor[at(i, i)] = rest.sqrt();
@@ -225,7 +227,7 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
         machine.short_means(&mut numbers, self.number_bytes)?;
 
         // The descent check: f is convex, so a slope that turned and grew means that the last step went too far.
-        if !quadratic && self.directions.first().is_some() && numbers[1] > -self.slope && self.slope < 0.0 {
+        if !quadratic && !self.directions.is_empty() && numbers[1] > -self.slope && self.slope < 0.0 {
             let keep = self.slope / (self.slope - numbers[1]);
             let back = (1.0 - keep) * self.length;
             vector::add_scaled(-back, &self.directions[0], &mut self.x);

@@ -161,6 +161,7 @@ pub enum StepRule {
 
 /// Which method is built on the sketch.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one a run")]
 pub enum Flavour {
     /// CORE-GD, with a proximal step for l1, and CORE-SGD with mini-batches.
     Descent {
