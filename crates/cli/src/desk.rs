@@ -92,12 +92,16 @@ impl Archive {
         let path = folder.join("rounds.csv");
         // Rounds that are run again are written again.
         let old = std::fs::read_to_string(&path).unwrap_or_default();
-        let keep = |line: &&str| line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin);
+        let keep = |line: &&str| {
+            line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin)
+        };
         let kept = old.lines().skip(1).filter(|line| line.split(',').count() == 12).filter(keep);
         let table: String = std::iter::once(COLUMNS).chain(kept).flat_map(|line| [line, "\n"]).collect();
         // Renamed into place: whoever stops here leaves the old table or the new one.
         let temporary = path.with_extension("tmp");
-        std::fs::write(&temporary, table).and_then(|()| std::fs::rename(&temporary, &path)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(&temporary, table)
+            .and_then(|()| std::fs::rename(&temporary, &path))
+            .with_context(|| format!("cannot write {}", path.display()))?;
         let csv = BufWriter::new(OpenOptions::new().append(true).open(&path)?);
         let expected = contents.rounds[begin as usize..].iter().cloned().collect();
         Ok(Self { folder: folder.to_owned(), journal, csv, expected, last_snapshot: (begin, 0.0), last_sync: 0.0 })
@@ -128,7 +132,9 @@ impl Archive {
         );
         // In one piece: a buffer that the disk refused has taken nothing of it, so that it can be handed over again.
         let path = self.folder.join("rounds.csv");
-        patiently(|| self.csv.write_all(line.as_bytes()).map_err(|error| JournalError::Io { path: path.clone(), error }))?;
+        patiently(|| {
+            self.csv.write_all(line.as_bytes()).map_err(|error| JournalError::Io { path: path.clone(), error })
+        })?;
         if record.seconds - self.last_sync > 1.0 {
             self.last_sync = record.seconds;
             patiently(|| self.journal.sync())?;
