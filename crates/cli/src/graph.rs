@@ -48,8 +48,7 @@ pub struct Arguments {
 /// The graph that a job or the arguments describe.
 pub fn build(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -> Result<Graph> {
     let side = |machines: usize| {
-        let rows =
-            (1..=machines).filter(|rows| machines % rows == 0 && rows * rows <= machines).next_back().unwrap_or(1);
+        let rows = (1..=machines).rfind(|rows| machines.is_multiple_of(*rows) && rows * rows <= machines).unwrap_or(1);
         (rows, machines / rows)
     };
     let graph = match spec.shape.as_str() {

@@ -139,16 +139,17 @@ pub fn print(assembled: &Assembled, finish: &Finish, report: &Report, folder: Op
         (None, ended) => format!("{} after {} rounds at f = {:.6}", words(ended), last.round, last.value),
     };
     println!("{state}; {up} up and {down} down a machine, in {}", units::seconds(last.seconds));
-    if finish.ended == Ended::Target && report.method != "cgd" {
-        if let Some((rounds, more)) = crate::inspect::plain_descent(assembled, job.stop.target) {
-            let dense = 4.0 * report.dim as f64 * rounds as f64;
-            let ratio = 2.0 * dense / (last.up_bytes + last.down_bytes);
-            let than = if more { "more than " } else { "" };
-            println!(
-                "uncompressed gradient descent would have taken {than}{rounds} rounds and sent {than}{} each way, {ratio:.0} times more",
-                units::bytes(dense)
-            );
-        }
+    if finish.ended == Ended::Target
+        && report.method != "cgd"
+        && let Some((rounds, more)) = crate::inspect::plain_descent(assembled, job.stop.target)
+    {
+        let dense = 4.0 * report.dim as f64 * rounds as f64;
+        let ratio = 2.0 * dense / (last.up_bytes + last.down_bytes);
+        let than = if more { "more than " } else { "" };
+        println!(
+            "uncompressed gradient descent would have taken {than}{rounds} rounds and sent {than}{} each way, {ratio:.0} times more",
+            units::bytes(dense)
+        );
     }
     if let Some(accuracy) = report.test_accuracy {
         println!("on the held-out rows it gets {:.2} % right", 100.0 * accuracy);
