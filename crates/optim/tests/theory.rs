@@ -351,7 +351,7 @@ fn proximal_core_gd_reaches_the_l1_optimum_up_to_the_noise_that_its_gradient_lea
     let problem = Problem::rows(digits(), Model::Logistic, 1e-3, 1e-3, 3, Split::Random, &randomness(0));
     let smoothness = 1.02 * smoothness(&problem);
     let (x, best) = optimum::minimise_l1(&mut *problem.pooled(), problem.start(), smoothness);
-    assert!(x.iter().any(|&x| x == 0.0), "an l1 optimum has zeros");
+    assert!(x.contains(&0.0), "an l1 optimum has zeros");
     let left = |budget: usize, step: StepRule, count: u64| {
         let plan = plan(Family::Hadamard, Some(budget), F32, 1);
         let make = || core(&plan, Flavour::Descent { step, batch: None }, &problem, None);
