@@ -75,8 +75,8 @@ $(TOOLS)/bin/cargo-deny:
 	@cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny \
 	    && rm -rf $(TOOLS)/build || echo "skipped: cargo-deny could not be built"
 
-mpi: ## Runs the laws of the engine `mpi` on 1 to 4 processes.
-	@if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then crates/comm-mpi/tests/run.sh; \
+mpi: ## Runs the laws of the engine `mpi`, and jobs under mpirun, on 1 to 4 processes.
+	@if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then crates/comm-mpi/tests/run.sh && crates/cli/tests/mpi.sh; \
 	else echo "skipped: the engine mpi, there is no Open MPI"; fi
 
 browser: $(BROWSER)/node_modules/playwright-core ## Opens sample reports in a real browser.
