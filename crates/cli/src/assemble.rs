@@ -122,7 +122,7 @@ pub fn optimum(job: &Job, problem: &Problem) -> Result<Option<f64>> {
         return Ok(Some(f64::from_bits(bits)));
     }
     let value = if pooled.l1() > 0.0 {
-        let smoothness = smoothness(&mut *pooled, problem.start());
+        let smoothness = field::local_smoothness(&mut *pooled, problem.start());
         optimum::minimise_l1(&mut *pooled, problem.start(), 1.05 * smoothness).1
     } else {
         optimum::minimise(&mut *pooled, problem.start()).1
@@ -161,28 +161,6 @@ fn fingerprint(job: &Job, pooled: &mut dyn Objective) -> String {
         });
     }
     format!("optimum-{}", &hasher.finalize().to_hex()[..32])
-}
-
-/// The largest eigenvalue of the dominating matrix, by power iteration.
-pub fn smoothness(objective: &mut dyn Objective, x: &[f64]) -> f64 {
-    let dim = objective.dim();
-    let mut words = CommonRandomness::new(&Seed::reproducible(3)).words(corewire_sketch::Purpose::Probe, 0, 0);
-    let mut v: Vec<f64> = (0..dim).map(|_| words.next_unit() - 0.5).collect();
-    let mut product = vec![0.0; dim];
-    let mut value = 0.0;
-    // A machine without rows has nothing but its regulariser; the iteration then ends at once.
-    for _ in 0..200 {
-        let norm = corewire_optim::vector::norm_squared(&v).sqrt();
-        v.iter_mut().for_each(|v| *v /= norm);
-        objective.bound_vector(x, &v, &mut product);
-        let next = corewire_optim::vector::dot(&v, &product);
-        std::mem::swap(&mut v, &mut product);
-        if (next - value).abs() <= 1e-9 * next {
-            return next;
-        }
-        value = next;
-    }
-    value
 }
 
 /// The wire of a job, with the defaults that measured best for the method.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use corewire_comm::Link;
+use corewire_optim::method::field;
 use corewire_optim::objective::Objective;
 use corewire_optim::spectrum::{self, Measured};
 use corewire_optim::vector;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use crate::choose::{Forecast, forecast};
 use crate::job;
 use crate::run::Assembled;
-use crate::{assemble, units};
+use crate::units;
 
 /// Arguments of `corewire inspect`.
 #[derive(clap::Args)]
@@ -88,7 +89,7 @@ fn descend(assembled: &Assembled, target: f64, momentum: bool) -> Option<(u64, b
     }
     let mut x = assembled.problem.start().to_vec();
     let mut y = x.clone();
-    let smoothness = assemble::smoothness(&mut *pooled, &x);
+    let smoothness = field::local_smoothness(&mut *pooled, &x);
     let mu = pooled.strong_convexity();
     let root = (mu / smoothness).sqrt();
     let weight = if momentum { (1.0 - root) / (1.0 + root) } else { 0.0 };
