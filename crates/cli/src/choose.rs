@@ -1,13 +1,14 @@
 //! What a job leaves open: which method, by trying the candidates where all data is at hand.
 
 use anyhow::Result;
-use corewire_comm::Solo;
-use corewire_optim::run::{Ended, Finish};
+use corewire_comm::{Link, Solo};
+use corewire_optim::replay::Facts;
+use corewire_optim::run::Ended;
 
-use crate::assemble;
-use crate::desk::Desk;
-use crate::job::Job;
-use crate::run::{Assembled, execute};
+use crate::job::{Engine, Job};
+use crate::recorder::Recorder;
+use crate::session::{Done, Session, default_method, execute};
+use crate::units;
 
 /// How a method would fare: from a trial of all rounds on one machine that holds all data, and of a few rounds on all machines.
 #[derive(Clone, Debug)]
@@ -20,28 +21,28 @@ pub struct Forecast {
     pub reached: bool,
     /// Rounds.
     pub rounds: f64,
-    /// Exchanges.
-    pub trips: f64,
-    /// Payload up, a machine.
+    /// Exchanges, set-up included.
+    pub exchanges: f64,
+    /// Payload up, per machine.
     pub up_bytes: f64,
-    /// Payload down, a machine.
+    /// Payload down, per machine.
     pub down_bytes: f64,
+    /// Everything on the wire, both ways, per machine.
+    pub wire_bytes: f64,
 }
 
 impl Forecast {
     /// Seconds on a link.
-    pub fn seconds(&self, link: &corewire_comm::Link) -> f64 {
-        self.trips * link.seconds(self.up_bytes / self.trips.max(1.0), self.down_bytes / self.trips.max(1.0))
+    pub fn seconds(&self, link: &Link) -> f64 {
+        link.seconds(2.0 * self.exchanges, self.wire_bytes)
     }
 
     /// What it is judged by.
     pub fn cost(&self, job: &Job) -> f64 {
-        if !self.reached {
-            return f64::INFINITY;
-        }
-        match assemble::time_link(job) {
-            Some(link) => self.seconds(&link),
-            None => self.up_bytes + self.down_bytes,
+        match &job.method.settings.goal.link {
+            _ if !self.reached => f64::INFINITY,
+            Some(link) => self.seconds(link),
+            None => self.wire_bytes,
         }
     }
 }
@@ -49,76 +50,83 @@ impl Forecast {
 /// Rounds of the trial that measures bytes, and those of them that are left out as start-up.
 const SHORT: (u64, u64) = (40, 15);
 
+fn try_out(session: &Session) -> Result<Done<Recorder>> {
+    let solo = Solo::new(session.job.machines);
+    let done = execute(session, solo, false, |_| Ok(Recorder::silent().keeping_records()), None)?;
+    Ok(done.expect("machine 0 is in this process"))
+}
+
 /// Tries a method. Nothing of it is billed to a run.
-pub fn forecast(assembled: &Assembled, name: &str) -> Result<Forecast> {
-    let mut job = assembled.job.clone();
-    job.method.name = name.to_owned();
+pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
+    let mut trial = session.with_method(name, Default::default());
     // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
-    job.graph = None;
+    trial.job.graph = None;
+    trial.job.problem.test = None;
     // Rounds do not depend on how the rows are divided: the mean gradient is the same, and so is the noise relative to it.
-    let mut alone = job.clone();
-    alone.machines = 1;
-    let alone = Assembled::with_optimum(alone, assembled.optimum)?;
-    let rounds = run(&alone)?;
+    let alone = try_out(&trial.with_machines(1))?.finish;
     // Bytes do.
-    job.stop.rounds = SHORT.0;
-    job.stop.target = 0.0;
-    let together = Assembled::with_optimum(job, assembled.optimum)?;
-    let (finish, desk) =
-        execute(&together, Solo::new(together.job.machines), Desk::new(true, 0, None).keeping_records(), None)?;
-    let (first, last) = (desk.records.iter().find(|record| record.round == SHORT.1), desk.records.last());
-    let (up, down) = match (first, last) {
-        (Some(first), Some(last)) if last.round > first.round => {
-            let per = 1.0 / (last.round - first.round) as f64;
-            let rest = rounds.last.round as f64 - first.round as f64;
-            let extend = |then: f64, now: f64| (then + (now - then) * per * rest).max(0.0);
-            (extend(first.up_bytes, last.up_bytes), extend(first.down_bytes, last.down_bytes))
-        }
-        _ => (finish.last.up_bytes, finish.last.down_bytes),
+    let rounds = alone.last.round;
+    trial.job.stop.rounds = Some(SHORT.0.min(rounds));
+    trial.job.stop.target = Some(0.0);
+    let together = try_out(&trial)?;
+    let records = &together.observer.records;
+    let last = together.finish.last.traffic;
+    let first = records.iter().find(|record| record.round == SHORT.1.min(rounds / 2)).map(|record| record.traffic);
+    let run = together.finish.last.round;
+    let extend = |then: f64, now: f64| {
+        let skipped = SHORT.1.min(rounds / 2) as f64;
+        let per = (now - then) / (run as f64 - skipped).max(1.0);
+        now + per * (rounds - run.min(rounds)) as f64
     };
+    let first = first.unwrap_or_default();
     Ok(Forecast {
         name: name.to_owned(),
-        budget: rounds.settings.budget,
-        reached: rounds.ended == Ended::Target,
-        rounds: rounds.last.round as f64,
-        trips: rounds.last.trips as f64,
-        up_bytes: up,
-        down_bytes: down,
+        budget: alone.settings.budget,
+        reached: alone.ended == Ended::Target,
+        rounds: rounds as f64,
+        exchanges: alone.last.traffic.exchanges as f64,
+        up_bytes: extend(first.up_bytes, last.up_bytes),
+        down_bytes: extend(first.down_bytes, last.down_bytes),
+        wire_bytes: extend(first.wire_bytes(), last.wire_bytes()),
     })
 }
 
-fn run(assembled: &Assembled) -> Result<Finish> {
-    Ok(execute(assembled, Solo::new(assembled.job.machines), Desk::new(true, 0, None), None)?.0)
-}
+/// The exact methods that auto tries.
+pub const CANDIDATES: [&str; 3] = ["core-agd", "core-cg", "cg"];
 
-/// Settles `method.name = "auto"`: whichever of core-agd and core-cg costs less on the job's link, or in bytes without one.
-pub fn settle(mut assembled: Assembled, quiet: bool) -> Result<Assembled> {
-    if assembled.job.method.name != "auto" {
-        return Ok(assembled);
+/// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without one. Where the
+/// rows stay at their sites the machines settle it alike.
+pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
+    if session.job.method.name.is_some() || session.pooled.is_none() {
+        return Ok(session);
     }
-    let mut name = if assembled.facts.convex { "core-agd" } else { "core-nonconvex" };
-    let comparable = assembled.facts.convex
-        && assembled.optimum.is_some()
-        && assembled.job.stop.target > 0.0
-        && assembled.facts.l1 == 0.0;
-    if assembled.facts.l1 > 0.0 {
-        name = "core-gd";
-    }
+    let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
+    let mut name = default_method(&facts);
+    let comparable =
+        facts.convex && session.optimum.is_some() && session.job.stop.target().is_some() && facts.l1 == 0.0;
     // Gossip has no conjugate gradients to choose.
-    let gossips = assembled.job.graph.as_ref().is_some_and(|spec| spec.gossips());
-    if comparable && !gossips && assembled.job.engine == "threads" {
-        let (agd, cg) = (forecast(&assembled, "core-agd")?, forecast(&assembled, "core-cg")?);
-        if cg.cost(&assembled.job) < agd.cost(&assembled.job) {
-            name = "core-cg";
+    if comparable && !session.gossips() && session.job.engine == Engine::Threads {
+        let begun = std::time::Instant::now();
+        let forecasts = CANDIDATES.iter().map(|name| forecast(&session, name)).collect::<Result<Vec<_>>>()?;
+        let costs: Vec<f64> = forecasts.iter().map(|forecast| forecast.cost(&session.job)).collect();
+        let best = (0..costs.len()).min_by(|&a, &b| costs[a].total_cmp(&costs[b])).unwrap_or(0);
+        if costs[best].is_finite() {
+            name = CANDIDATES[best];
         }
         if !quiet {
-            let goal = if assemble::time_link(&assembled.job).is_some() { "seconds on the link" } else { "bytes" };
-            eprintln!(
-                "tried on one machine: core-agd would need {:.0} rounds, core-cg {:.0}; {name} costs fewer {goal}",
-                agd.rounds, cg.rounds
-            );
+            let timed = session.job.method.settings.goal.link.is_some();
+            let shown = |cost: f64| match (cost.is_finite(), timed) {
+                (false, _) => "misses the target".to_owned(),
+                (true, true) => units::seconds(cost),
+                (true, false) => units::bytes(cost),
+            };
+            let tried: Vec<String> =
+                CANDIDATES.iter().zip(&costs).map(|(name, &cost)| format!("{name} {}", shown(cost))).collect();
+            let goal = if timed { "seconds on the link" } else { "bytes" };
+            eprintln!("tried: {}; {name} costs the fewest {goal}", tried.join(", "));
         }
+        session.phases.push(("choosing", begun.elapsed().as_secs_f64()));
     }
-    assembled.job.choose_method(name);
-    Ok(assembled)
+    session.job.choose_method(name);
+    Ok(session)
 }

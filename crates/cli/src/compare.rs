@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use corewire_comm::Solo;
-use corewire_optim::method::field;
-use corewire_optim::run::{Ended, Finish, Record};
+use corewire_optim::catalogue;
+use corewire_optim::run::{Ended, Record};
 use corewire_optim::spectrum;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::desk::{Desk, interrupted, watch_interrupts};
-use crate::job;
+use crate::interrupt::{interrupted, watch_interrupts};
+use crate::recorder::Recorder;
 use crate::report::{self, LinkInfo, Point, ProblemInfo, Report, RunInfo};
-use crate::run::{Assembled, execute};
-use crate::{summary, units};
+use crate::session::{self, Session, execute};
+use crate::{job, out, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
 const DEFAULT: &str =
@@ -57,15 +57,15 @@ pub struct Arguments {
 }
 
 /// One run of the comparison.
-struct Done {
+struct Compared {
     name: String,
     parameters: BTreeMap<String, String>,
     tuned: Option<String>,
     seconds: f64,
-    result: Result<(Finish, Vec<Record>)>,
+    result: Result<session::Done<Recorder>>,
 }
 
-impl Done {
+impl Compared {
     fn id(&self) -> String {
         let parameters: Vec<String> = self.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
         if parameters.is_empty() { self.name.clone() } else { format!("{}:{}", self.name, parameters.join(",")) }
@@ -74,8 +74,8 @@ impl Done {
     /// Sorts those that reached the target by total bytes, the others after them by how near they came.
     fn rank(&self) -> (u8, f64) {
         match &self.result {
-            Ok((finish, _)) if finish.ended == Ended::Target => (0, finish.last.up_bytes + finish.last.down_bytes),
-            Ok((_, records)) => (1, best(records)),
+            Ok(done) if done.finish.ended == Ended::Target => (0, done.finish.last.traffic.wire_bytes()),
+            Ok(done) => (1, best(&done.observer.records)),
             Err(_) => (2, 0.0),
         }
     }
@@ -91,11 +91,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut overrides = arguments.set.clone();
     overrides.extend(arguments.target.map(|target| format!("stop.target={target}")));
     let mut loaded = job::load(arguments.job.as_deref(), &overrides)?;
-    if loaded.table.get("stop").and_then(|stop| stop.get("rounds")).is_none() {
-        loaded.stop.rounds = 2000;
-    }
-    let assembled = Assembled::new(loaded)?;
-    if assembled.optimum.is_none() && assembled.job.stop.target > 0.0 {
+    loaded.stop.rounds = loaded.stop.rounds.or(Some(2000));
+    let session = Session::new(loaded)?;
+    if session.optimum.is_none() && session.job.stop.target().is_some() {
         bail!(
             "`compare` measures the way to f*, which is not known here: take a convex model with alpha > 0, or set stop.target=0"
         );
@@ -103,10 +101,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let wanted = methods(&arguments.methods)?;
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {
-        drop(assembled.with_method(name, parameters.clone()).method()?);
+        session.with_method(name, parameters.clone()).check_method()?;
     }
-    let done = run_all(&assembled, wanted, arguments.tune, arguments.quiet || arguments.json);
-    let report = build_report(&assembled, &done);
+    let done = run_all(&session, wanted, arguments.tune, arguments.quiet || arguments.json);
+    let report = build_report(&session, &done)?;
     std::fs::create_dir_all(&arguments.out)
         .with_context(|| format!("cannot make the folder {}", arguments.out.display()))?;
     let results = arguments.out.join("results.json");
@@ -115,18 +113,23 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     write_csv(&done, &arguments.out.join("compare.csv"))?;
     let page = write_page(&report, &arguments.out)?;
     if arguments.json {
-        for done in &done {
-            if let Ok((finish, _)) = &done.result {
-                let assembled = assembled.with_method(&done.name, done.parameters.clone());
-                println!("{}", serde_json::to_string(&summary::Report::new(&assembled, finish))?);
-            } else if let Err(error) = &done.result {
-                println!("{}", serde_json::json!({ "method": done.id(), "error": format!("{error:#}") }));
+        for compared in &done {
+            match &compared.result {
+                Ok(done) => {
+                    let session = session.with_method(&compared.name, compared.parameters.clone());
+                    let report = summary::Report::new(&session, &done.prepared, &done.finish);
+                    let report = summary::Report { method: compared.id(), ..report };
+                    out::line(&serde_json::to_string(&report)?)?;
+                }
+                Err(error) => {
+                    out::json(&serde_json::json!({ "method": compared.id(), "error": format!("{error:#}") }))?;
+                }
             }
         }
         return Ok(());
     }
-    print_table(&done, assembled.job.link.is_some());
-    println!("{}", report::answer(&report));
+    print_table(&done, session.job.link.is_some());
+    println!("{}", report::conclusion(&report));
     println!("the report is in {}, the curves in {}", page.display(), arguments.out.join("compare.csv").display());
     Ok(())
 }
@@ -157,9 +160,10 @@ fn write_page(report: &Report, folder: &Path) -> Result<PathBuf> {
 fn methods(text: &str) -> Result<Vec<(String, BTreeMap<String, String>)>> {
     let text = match text {
         "all" => {
-            let core = ["core-agd", "core-cg", "core-gd"];
-            let others = field::catalogue().into_iter().map(|entry| entry.id);
-            core.into_iter().chain(others).collect::<Vec<_>>().join(",")
+            let wanted = |info: &&catalogue::MethodInfo| {
+                info.family != "decentralised" && !matches!(info.id, "core-nonconvex" | "core-sgd")
+            };
+            catalogue::methods().filter(wanted).map(|info| info.id).collect::<Vec<_>>().join(",")
         }
         text => text.replace(';', ","),
     };
@@ -181,11 +185,11 @@ fn methods(text: &str) -> Result<Vec<(String, BTreeMap<String, String>)>> {
 
 /// Runs all, as many at a time as there are cores.
 fn run_all(
-    assembled: &Assembled,
+    session: &Session,
     wanted: Vec<(String, BTreeMap<String, String>)>,
     tune: bool,
     quiet: bool,
-) -> Vec<Done> {
+) -> Vec<Compared> {
     let total = wanted.len() as u64;
     let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
         let style = ProgressStyle::with_template("{pos} of {len} methods {wide_bar:.cyan/dim} {msg}")
@@ -208,7 +212,7 @@ fn run_all(
             let Some((index, (name, parameters))) = next.filter(|_| !interrupted()) else { return };
             running.lock().expect("nobody panics here").push(name.clone());
             show();
-            let finished = run_one(assembled, &name, parameters, tune);
+            let finished = run_one(session, &name, parameters, tune);
             running.lock().expect("nobody panics here").retain(|other| *other != name);
             done.lock().expect("nobody panics here").push((index, finished));
             show();
@@ -226,23 +230,24 @@ fn run_all(
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let mut done: Vec<(usize, Done)> = done.into_inner().expect("nobody panics here");
+    let mut done: Vec<(usize, Compared)> = done.into_inner().expect("nobody panics here");
     done.sort_by_key(|entry| entry.0);
-    let mut done: Vec<Done> = done.into_iter().map(|entry| entry.1).collect();
+    let mut done: Vec<Compared> = done.into_iter().map(|entry| entry.1).collect();
     done.sort_by(|a, b| a.rank().0.cmp(&b.rank().0).then(a.rank().1.total_cmp(&b.rank().1)));
     done
 }
 
-fn run_one(assembled: &Assembled, name: &str, parameters: BTreeMap<String, String>, tune: bool) -> Done {
+fn run_one(session: &Session, name: &str, parameters: BTreeMap<String, String>, tune: bool) -> Compared {
     let attempt = |parameters: BTreeMap<String, String>, tuned: Option<String>| {
         let begun = Instant::now();
-        let variant = assembled.with_method(name, parameters.clone());
-        let desk = Desk::new(true, 0, None).keeping_records();
-        let result = execute(&variant, Solo::new(variant.job.machines), desk, None);
-        let result = result.map(|(finish, desk)| (finish, desk.records));
-        Done { name: name.to_owned(), parameters, tuned, seconds: begun.elapsed().as_secs_f64(), result }
+        let variant = session.with_method(name, parameters.clone());
+        let solo = Solo::new(variant.job.machines);
+        let result = execute(&variant, solo, false, |_| Ok(Recorder::silent().keeping_records()), None);
+        let result = result.map(|done| done.expect("machine 0 is in this process"));
+        Compared { name: name.to_owned(), parameters, tuned, seconds: begun.elapsed().as_secs_f64(), result }
     };
-    if !tune || name.starts_with("core-") || parameters.contains_key("scale") || name == "cg" {
+    let fixed = catalogue::find(name).is_ok_and(|info| info.is_core());
+    if !tune || fixed || parameters.contains_key("scale") || name == "cg" {
         return attempt(parameters, None);
     }
     let mut tries = Vec::new();
@@ -250,7 +255,7 @@ fn run_one(assembled: &Assembled, name: &str, parameters: BTreeMap<String, Strin
         let mut parameters = parameters.clone();
         parameters.insert("scale".to_owned(), scale.to_string());
         let done = attempt(parameters, Some(format!("step x {scale}")));
-        let diverged = done.result.as_ref().map_or(true, |(finish, _)| finish.ended == Ended::Diverged);
+        let diverged = done.result.as_ref().map_or(true, |done| done.finish.ended == Ended::Diverged);
         tries.push(done);
         if (diverged && scale >= 1.0) || interrupted() {
             break;
@@ -262,10 +267,10 @@ fn run_one(assembled: &Assembled, name: &str, parameters: BTreeMap<String, Strin
         .expect("the grid is not empty")
 }
 
-fn print_table(done: &[Done], link: bool) {
+fn print_table(done: &[Compared], link: bool) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    let mut header = vec!["method", "reached", "rounds", "up", "down", "in all", "x best", "seconds"];
+    let mut header = vec!["method", "reached", "rounds", "exchanges", "up", "down", "wire", "x best", "seconds"];
     if link {
         header.push("on the link");
     }
@@ -274,28 +279,30 @@ fn print_table(done: &[Done], link: bool) {
     for done in done {
         let row = match &done.result {
             Err(error) => vec![done.id(), format!("failed: {error:#}")],
-            Ok((finish, records)) => {
-                let last = &finish.last;
+            Ok(session::Done { finish, observer, .. }) => {
+                let (last, records) = (&finish.last, &observer.records);
                 let reached = match finish.ended {
                     Ended::Target => "yes".to_owned(),
                     Ended::Diverged => "diverged".to_owned(),
                     _ => format!("never reached (best {:.0e})", best(records)),
                 };
-                let total = last.up_bytes + last.down_bytes;
+                let passed = &last.traffic;
+                let total = passed.wire_bytes();
                 let times =
                     if finish.ended == Ended::Target { format!("{:.1}", total / least) } else { "-".to_owned() };
                 let mut row = vec![
                     done.id(),
                     reached,
                     last.round.to_string(),
-                    units::bytes(last.up_bytes),
-                    units::bytes(last.down_bytes),
+                    passed.exchanges.to_string(),
+                    units::bytes(passed.up_bytes),
+                    units::bytes(passed.down_bytes),
                     units::bytes(total),
                     times,
                     format!("{:.1}", done.seconds),
                 ];
                 if link {
-                    row.push(units::seconds(last.link_seconds));
+                    row.push(units::seconds(passed.link_seconds));
                 }
                 row
             }
@@ -305,21 +312,25 @@ fn print_table(done: &[Done], link: bool) {
     println!("{table}");
 }
 
-fn write_csv(done: &[Done], path: &Path) -> Result<()> {
-    let mut csv = String::from("method,round,relative,value,up_bytes,down_bytes,trips,link_seconds,seconds\n");
+fn write_csv(done: &[Compared], path: &Path) -> Result<()> {
+    let mut csv =
+        String::from("method,round,relative,value,up_bytes,down_bytes,wire_bytes,exchanges,link_seconds,seconds\n");
     for done in done {
-        let Ok((_, records)) = &done.result else { continue };
-        for record in thinned(records) {
-            let relative = record.relative.map_or(String::new(), |relative| format!("{relative:e}"));
+        let Ok(session::Done { observer, .. }) = &done.result else { continue };
+        let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:e}"));
+        for record in thinned(&observer.records) {
+            let passed = &record.traffic;
             csv += &format!(
-                "\"{}\",{},{relative},{:e},{},{},{},{},{:.6}\n",
+                "\"{}\",{},{},{},{},{},{},{},{},{:.6}\n",
                 done.id(),
                 record.round,
-                record.value,
-                record.up_bytes,
-                record.down_bytes,
-                record.trips,
-                record.link_seconds,
+                optional(record.relative),
+                optional(record.value),
+                passed.up_bytes,
+                passed.down_bytes,
+                passed.wire_bytes(),
+                passed.exchanges,
+                passed.link_seconds,
                 record.seconds
             );
         }
@@ -340,25 +351,19 @@ fn thinned(records: &[Record]) -> Vec<&Record> {
     kept.into_iter().filter_map(|index| records.get(index)).collect()
 }
 
-fn build_report(assembled: &Assembled, done: &[Done]) -> Report {
-    let job = &assembled.job;
-    let known = assembled.known();
-    let mut pooled = assembled.problem.pooled();
-    let measured = match assembled.problem.known_eigenvalues() {
+fn build_report(session: &Session, done: &[Compared]) -> Result<Report> {
+    let (job, problem, constants) = (&session.job, session.problem()?, session.constants()?);
+    let mut pooled = problem.pooled().context("`compare` needs all rows in one place")?;
+    let measured = match problem.known_eigenvalues() {
         Some(known) => spectrum::Measured {
             spectrum: corewire_optim::tuning::Spectrum::from_eigenvalues(known),
             eigenvalues: Some(known.to_vec()),
         },
-        None => spectrum::measure(&mut *pooled, assembled.problem.start(), &assembled.randomness),
+        None => spectrum::measure(&mut *pooled, problem.start(), &session.randomness),
     };
-    let initial = pooled.value(assembled.problem.start());
-    let families: BTreeMap<&str, &str> = field::catalogue().iter().map(|entry| (entry.id, entry.family)).collect();
-    let run = |done: &Done| {
-        let family = if done.name.starts_with("core-") {
-            "core"
-        } else {
-            families.get(done.name.as_str()).copied().unwrap_or("other")
-        };
+    let initial = pooled.value(problem.start());
+    let run = |done: &Compared| {
+        let family = catalogue::find(&done.name).map_or("other", |info| info.family);
         let mut info = RunInfo {
             method: done.id(),
             label: done.id(),
@@ -371,7 +376,7 @@ fn build_report(assembled: &Assembled, done: &[Done]) -> Report {
             value: f64::NAN,
             up_bytes: 0.0,
             down_bytes: 0.0,
-            frame_bytes: 0.0,
+            wire_bytes: 0.0,
             seconds: done.seconds,
             link_seconds: None,
             tuned: done.tuned.clone(),
@@ -381,18 +386,19 @@ fn build_report(assembled: &Assembled, done: &[Done]) -> Report {
         };
         match &done.result {
             Err(error) => info.error = Some(format!("{error:#}")),
-            Ok((finish, records)) => {
-                let last = &finish.last;
+            Ok(session::Done { finish, observer, .. }) => {
+                let (last, records) = (&finish.last, &observer.records);
+                let passed = &last.traffic;
                 info.reached = finish.ended == Ended::Target;
                 info.rounds = last.round;
-                info.trips = last.trips;
+                info.trips = passed.exchanges;
                 info.relative = last.relative.unwrap_or(f64::NAN);
                 info.best = best(records);
-                info.value = last.value;
-                info.up_bytes = last.up_bytes;
-                info.down_bytes = last.down_bytes;
-                info.frame_bytes = last.frame_bytes as f64;
-                info.link_seconds = job.link.map(|_| last.link_seconds);
+                info.value = last.value.unwrap_or(f64::NAN);
+                info.up_bytes = passed.up_bytes;
+                info.down_bytes = passed.down_bytes;
+                info.wire_bytes = passed.wire_bytes();
+                info.link_seconds = job.link.map(|_| passed.link_seconds);
                 info.note = match (finish.ended, finish.settings.budget) {
                     (Ended::Diverged, _) => Some("diverged".to_owned()),
                     (_, Some(budget)) => Some(format!("m = {budget}")),
@@ -401,21 +407,21 @@ fn build_report(assembled: &Assembled, done: &[Done]) -> Report {
                 let point = |record: &Record| Point {
                     round: record.round,
                     relative: record.relative.unwrap_or(f64::NAN),
-                    up_bytes: record.up_bytes,
-                    down_bytes: record.down_bytes,
+                    up_bytes: record.traffic.up_bytes,
+                    down_bytes: record.traffic.down_bytes,
+                    wire_bytes: record.traffic.wire_bytes(),
                     seconds: record.seconds,
-                    link_seconds: record.link_seconds,
+                    link_seconds: record.traffic.link_seconds,
                 };
-                let start =
-                    Point { round: 0, relative: 1.0, up_bytes: 0.0, down_bytes: 0.0, seconds: 0.0, link_seconds: 0.0 };
+                let start = Point { relative: 1.0, ..Point::default() };
                 info.trace = std::iter::once(start).chain(thinned(records).into_iter().map(point)).collect();
             }
         }
         info
     };
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    Report {
-        title: format!("{} on {}", job.problem.model, job.problem.data),
+    Ok(Report {
+        title: format!("{} on {}", job.problem.model.name(), job.problem.data.name()),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created: summary::today(),
@@ -426,22 +432,22 @@ fn build_report(assembled: &Assembled, done: &[Done]) -> Report {
             corewire_sketch::kernel_name()
         ),
         problem: ProblemInfo {
-            data: job.problem.data.clone(),
-            model: job.problem.model.clone(),
-            rows: assembled.problem.row_count(),
-            dim: assembled.problem.dim(),
+            data: job.problem.data.name(),
+            model: job.problem.model.name().to_owned(),
+            rows: problem.row_count(),
+            dim: problem.dim(),
             machines: job.machines,
             alpha: job.problem.alpha,
             split: job.problem.split.to_string(),
             initial,
-            optimum: assembled.optimum,
+            optimum: session.optimum,
             trace: measured.spectrum.trace(),
-            smoothness: known.smoothness,
-            strong_convexity: known.strong_convexity,
-            effective_dimension: measured.spectrum.effective_dimension(known.strong_convexity),
+            smoothness: constants.smoothness,
+            strong_convexity: constants.strong_convexity,
+            effective_dimension: measured.spectrum.effective_dimension(constants.strong_convexity),
             seed: job.method.seed_file.as_ref().map_or(job.method.seed.to_string(), |_| "secret".to_owned()),
         },
-        target: job.stop.target,
+        target: job.stop.target().unwrap_or(0.0),
         link: job.link.map(|link| LinkInfo {
             mbit_s: link.mbit_s,
             rtt_ms: link.rtt_ms,
@@ -449,36 +455,19 @@ fn build_report(assembled: &Assembled, done: &[Done]) -> Report {
         }),
         eigenvalues: measured.eigenvalues.unwrap_or_default().into_iter().take(2000).collect(),
         runs: done.iter().map(run).collect(),
-    }
+    })
 }
 
 /// `corewire methods`.
 pub fn list(json: bool) -> Result<()> {
-    let core = [
-        ("core-agd", "CORE-AGD", "momentum on a sketched gradient, tuned from a probe of the spectrum; fewest bytes"),
-        ("core-cg", "CORE-CG", "conjugate directions on a sketched gradient; nothing to tune, few rounds"),
-        ("core-gd", "CORE-GD", "descent on a sketched gradient (Algorithm 2), proximal where there is l1"),
-        ("core-nonconvex", "CORE-GD, non-convex", "descent that keeps a step only if f did not rise (Algorithm 3)"),
-        ("core-sgd", "CORE-SGD", "descent on sketched gradients of mini-batches"),
-    ];
-    let catalogue = field::catalogue();
     if json {
-        for (id, title, line) in core {
-            println!(
-                "{}",
-                serde_json::json!({ "id": id, "title": title, "line": line, "family": "core", "exact": true, "parameters": [] })
-            );
-        }
-        for entry in &catalogue {
-            let parameters: Vec<_> = entry
-                .parameters
-                .iter()
-                .map(|p| serde_json::json!({ "name": p.name, "default": p.default, "meaning": p.meaning }))
-                .collect();
-            println!(
-                "{}",
-                serde_json::json!({ "id": entry.id, "title": entry.title, "line": entry.one_line, "family": entry.family, "exact": entry.exact, "reference": entry.reference, "parameters": parameters })
-            );
+        for info in catalogue::methods() {
+            let parameter = |p: &catalogue::Parameter| serde_json::json!({ "name": p.name, "default": p.default, "meaning": p.meaning });
+            out::json(&serde_json::json!({
+                "id": info.id, "title": info.title, "line": info.line, "family": info.family, "exact": info.exact,
+                "proximal": info.proximal, "gossip": info.gossips(), "reference": info.reference,
+                "parameters": info.parameters.iter().map(parameter).collect::<Vec<_>>(),
+            }))?;
         }
         return Ok(());
     }
@@ -486,12 +475,11 @@ pub fn list(json: bool) -> Result<()> {
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
     table.set_header(["method", "what it does", "parameters"]);
-    for (id, _, line) in core {
-        table.add_row([id, line, "keys of [method]"]);
-    }
-    for entry in &catalogue {
-        let parameters: Vec<String> = entry.parameters.iter().map(|p| format!("{}={}", p.name, p.default)).collect();
-        table.add_row([entry.id.to_owned(), entry.one_line.to_owned(), parameters.join(" ")]);
+    for info in catalogue::methods() {
+        let parameters: Vec<String> = info.parameters.iter().map(|p| format!("{}={}", p.name, p.default)).collect();
+        let parameters =
+            if info.is_core() && parameters.is_empty() { "keys of [method]".to_owned() } else { parameters.join(" ") };
+        table.add_row([info.id.to_owned(), info.line.to_owned(), parameters]);
     }
     println!("{table}");
     println!("parameters follow a colon, as in ef21:k=15; each method has a page in docs/methods.md");

@@ -1,17 +1,16 @@
 //! `corewire data`: what can be had, fetching it, dividing and converting it.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use corewire_data::fetch::{Downloader, Network};
+use anyhow::{Context, Result, bail};
 use corewire_data::shard::{self, Split};
-use corewire_data::{DataSet, ReadOptions, known_set, known_sets, load};
+use corewire_data::{DataSet, ReadOptions, known_sets, load};
+use corewire_optim::problem::rows_digest;
 use corewire_sketch::{CommonRandomness, Purpose, Seed};
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{assemble, job, units};
+use crate::cache;
 
 /// Commands of `corewire data`.
 #[derive(clap::Subcommand)]
@@ -92,15 +91,33 @@ pub fn run(command: &Command) -> Result<()> {
             let mut words = CommonRandomness::new(&Seed::reproducible(*seed)).words(Purpose::Shuffle, u64::MAX, 0);
             let shards = shard::shards(&set.labels, *machines, *split, || words.next_u64());
             for (rank, rows) in shards.iter().enumerate() {
-                let path = out.join(format!("machine-{rank:04}.libsvm"));
-                write(&set.select(rows), &path)?;
+                write(&set.select(rows), &out.join(format!("{rank}.libsvm")))?;
             }
+            let manifest = serde_json::json!({
+                "data": set.name, "rows": set.rows(), "columns": set.dim(), "machines": machines,
+                "split": split.to_string(), "seed": seed,
+                "shards": shards.iter().enumerate().map(|(rank, rows)| serde_json::json!({
+                    "file": format!("{rank}.libsvm"), "rows": rows.len(),
+                    "digest": rows_digest(&set, rows.iter().copied()),
+                })).collect::<Vec<_>>(),
+            });
+            let path = out.join("manifest.json");
+            std::fs::write(&path, format!("{manifest:#}\n"))
+                .with_context(|| format!("cannot write {}", path.display()))?;
             let sizes: Vec<usize> = shards.iter().map(Vec::len).collect();
             let (least, most) = (sizes.iter().min().unwrap_or(&0), sizes.iter().max().unwrap_or(&0));
             match json {
                 true => println!("{}", serde_json::json!({ "machines": machines, "rows": sizes, "folder": out })),
                 false => {
-                    println!("{} rows on {machines} machines, {least} to {most} each, in {}", set.rows(), out.display())
+                    println!(
+                        "{} rows on {machines} machines, {least} to {most} each, in {}",
+                        set.rows(),
+                        out.display()
+                    );
+                    println!(
+                        "train on them with --set 'problem.data={}/{{machine}}.libsvm' --set machines.count={machines}",
+                        out.display()
+                    );
                 }
             }
             Ok(())
@@ -127,7 +144,7 @@ fn write(set: &DataSet, path: &Path) -> Result<()> {
 }
 
 fn list(json: bool) -> Result<()> {
-    let cache = assemble::cache_folder().map(|cache| cache.join("data"));
+    let cache = cache::folder().map(|cache| cache.join("data"));
     let is_here = |name: &str| cache.as_ref().is_some_and(|cache| cache.join(name).exists());
     if json {
         println!(
@@ -161,14 +178,28 @@ fn list(json: bool) -> Result<()> {
     Ok(())
 }
 
+#[cfg(not(feature = "fetch"))]
+fn fetch(_: &str, _: Option<&Path>, _: Option<&str>, _: bool) -> Result<()> {
+    bail!("this corewire was built without downloads; build it with `--features fetch`")
+}
+
+#[cfg(feature = "fetch")]
 fn fetch(name: &str, into: Option<&Path>, from: Option<&str>, json: bool) -> Result<()> {
+    use std::io::IsTerminal;
+
+    use anyhow::anyhow;
+    use corewire_data::fetch::{Downloader, Network};
+    use corewire_data::known_set;
+    use corewire_optim::catalogue::nearest;
+    use indicatif::{ProgressBar, ProgressStyle};
+
     let set = known_set(name).ok_or_else(|| {
-        let nearest = job::nearest(name, known_sets().iter().map(|set| set.name));
+        let nearest = nearest(name, known_sets().iter().map(|set| set.name));
         anyhow!("there is no known data set `{name}`; did you mean `{nearest}`? `corewire data list` shows all")
     })?;
     let folder = match into {
         Some(folder) => folder.to_owned(),
-        None => assemble::cache_folder()
+        None => cache::folder()
             .map(|cache| cache.join("data"))
             .ok_or_else(|| anyhow!("no cache folder is known; name one by --into"))?,
     };
@@ -207,7 +238,12 @@ fn fetch(name: &str, into: Option<&Path>, from: Option<&str>, json: bool) -> Res
     match json {
         true => println!("{}", serde_json::json!({ "name": set.name, "file": path, "bytes": size })),
         false => {
-            println!("{} is here, {}: set problem.data to \"{}\"", set.name, units::bytes(size as f64), path.display())
+            println!(
+                "{} is here, {}: set problem.data to \"{}\"",
+                set.name,
+                crate::units::bytes(size as f64),
+                path.display()
+            )
         }
     }
     Ok(())

@@ -1,14 +1,14 @@
 //! `corewire graph`: what a graph of machines costs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
-use corewire_optim::decentral::Averaging;
-use corewire_optim::gossip::{Scheme, chebyshev_iterations, plain_iterations};
-use corewire_optim::graph::Graph;
+use anyhow::{Context, Result, bail};
+use corewire_graph::gossip::{chebyshev_iterations, plain_iterations};
 use corewire_sketch::{CommonRandomness, Seed};
 
-use crate::job::{GraphSpec, Job};
+use crate::job::{Gossip, GraphSpec};
+use crate::session::{build_graph, read_graph};
+use crate::units;
 
 /// Arguments of `corewire graph`.
 #[derive(clap::Args)]
@@ -45,70 +45,25 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The graph that a job or the arguments describe.
-pub fn build(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -> Result<Graph> {
-    let side = |machines: usize| {
-        let rows = (1..=machines).rfind(|rows| machines.is_multiple_of(*rows) && rows * rows <= machines).unwrap_or(1);
-        (rows, machines / rows)
-    };
-    let graph = match spec.shape.as_str() {
-        "ring" => Graph::ring(machines)?,
-        "path" => Graph::path(machines)?,
-        "grid" => Graph::grid(side(machines).0, side(machines).1)?,
-        "torus" => Graph::torus(side(machines).0, side(machines).1)?,
-        "star" => Graph::star(machines)?,
-        "complete" => Graph::complete(machines)?,
-        "hypercube" => {
-            if !machines.is_power_of_two() {
-                anyhow::bail!("a hypercube has a power of two machines; found {machines}");
-            }
-            Graph::hypercube(machines.trailing_zeros())?
-        }
-        "regular" => Graph::random_regular(machines, spec.degree, randomness)?,
-        "erdos-renyi" => Graph::erdos_renyi(machines, spec.probability, randomness)?,
-        _ => {
-            let path = spec
-                .file
-                .as_ref()
-                .ok_or_else(|| anyhow!("a graph from a file needs the file: `--file edges.txt`, or `graph.file`"))?;
-            read(path)?
-        }
-    };
-    if graph.machines() != machines {
-        anyhow::bail!("the graph joins {} machines and there are {machines}: they must be as many", graph.machines());
-    }
-    Ok(graph)
-}
-
-fn read(path: &Path) -> Result<Graph> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))
-}
-
-/// How the machines of a job average by gossip.
-pub fn averaging(spec: &GraphSpec, job: &Job, randomness: &CommonRandomness) -> Result<Averaging> {
-    let graph = build(spec, job.machines, randomness)?;
-    let scheme = if spec.gossip == "plain" { Scheme::Plain } else { Scheme::Chebyshev };
-    let double = job.method.wire == "f64";
-    Ok(Averaging::new(graph, scheme, spec.iterations, spec.tolerance, double)?)
-}
-
 /// `corewire graph`.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if !(1e-15..1.0).contains(&arguments.tolerance) {
+        bail!("`--tolerance` is between 1e-15 and 1; found {}", arguments.tolerance);
+    }
     let spec = GraphSpec {
         shape: arguments.shape.clone(),
         degree: arguments.degree,
         probability: arguments.probability,
         file: arguments.file.clone(),
-        gossip: "chebyshev".to_owned(),
+        gossip: Gossip::Chebyshev,
         iterations: None,
         tolerance: arguments.tolerance,
     };
     let randomness = CommonRandomness::new(&Seed::reproducible(arguments.seed));
     let graph = match (arguments.shape.as_str(), &arguments.file) {
         // A file says itself how many machines there are.
-        ("file", Some(path)) => read(path)?,
-        _ => build(&spec, arguments.machines, &randomness)?,
+        ("file", Some(path)) => read_graph(path)?,
+        _ => build_graph(&spec, arguments.machines, &randomness)?,
     };
     let spectrum = graph.spectrum();
     let (chebyshev, plain) =
@@ -147,8 +102,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!(
         "a mean of {} floats costs the whole graph {} by Chebyshev gossip and {} by a spanning tree ({tree_messages} messages, {} hops up and down), {:.0} times less",
         arguments.budget,
-        crate::units::bytes(gossip_bytes),
-        crate::units::bytes(tree_bytes),
+        units::bytes(gossip_bytes),
+        units::bytes(tree_bytes),
         tree.height(),
         gossip_bytes / tree_bytes
     );

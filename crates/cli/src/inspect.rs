@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use corewire_comm::Link;
-use corewire_optim::method::field;
 use corewire_optim::objective::Objective;
+use corewire_optim::optimum;
 use corewire_optim::spectrum::{self, Measured};
-use corewire_optim::vector;
 use serde::Serialize;
 
-use crate::choose::{Forecast, forecast};
-use crate::job;
-use crate::run::Assembled;
-use crate::units;
+use crate::choose::{CANDIDATES, Forecast, forecast};
+use crate::session::Session;
+use crate::{bench, job, out, plot, units};
 
 /// Arguments of `corewire inspect`.
 #[derive(clap::Args)]
@@ -64,51 +62,11 @@ struct Prediction {
     method: String,
     reached: bool,
     rounds: f64,
-    trips: f64,
+    exchanges: f64,
     up_bytes: f64,
     down_bytes: f64,
+    wire_bytes: f64,
     link_seconds: Option<f64>,
-}
-
-/// tr(A) where it is known for nothing.
-pub fn exact_trace(assembled: &Assembled) -> Option<f64> {
-    assembled.problem.pooled().bound_trace()
-}
-
-/// Rounds of uncompressed gradient descent to a target, by running it on all data; `true` says that it was given up and would be more.
-pub fn plain_descent(assembled: &Assembled, target: f64) -> Option<(u64, bool)> {
-    descend(assembled, target, false)
-}
-
-/// Gradient descent with step 1/L, or Nesterov's method, on all data.
-fn descend(assembled: &Assembled, target: f64, momentum: bool) -> Option<(u64, bool)> {
-    let optimum = assembled.optimum?;
-    let mut pooled = assembled.problem.pooled();
-    if pooled.l1() > 0.0 {
-        return None;
-    }
-    let mut x = assembled.problem.start().to_vec();
-    let mut y = x.clone();
-    let smoothness = field::local_smoothness(&mut *pooled, &x);
-    let mu = pooled.strong_convexity();
-    let root = (mu / smoothness).sqrt();
-    let weight = if momentum { (1.0 - root) / (1.0 + root) } else { 0.0 };
-    let gap = pooled.value(&x) - optimum;
-    let mut gradient = vec![0.0; x.len()];
-    // About two seconds of work, then it is enough to say "more than".
-    let most = (2e9 / (assembled.problem.row_count() as f64 * x.len() as f64)).clamp(200.0, 20_000.0) as u64;
-    for round in 1..=most {
-        pooled.gradient(&y, &mut gradient);
-        for i in 0..x.len() {
-            let next = y[i] - gradient[i] / smoothness;
-            y[i] = next + weight * (next - x[i]);
-            x[i] = next;
-        }
-        if pooled.value(&x) - optimum <= target * gap {
-            return Some((round, false));
-        }
-    }
-    Some((most, true))
 }
 
 /// `corewire inspect`.
@@ -119,44 +77,47 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     {
         overrides.extend(value.map(|value| format!("link.{key}={value}")));
     }
-    let assembled = Assembled::new(job::load(arguments.job.as_deref(), &overrides)?)?;
-    let job = &assembled.job;
-    let mut pooled = assembled.problem.pooled();
-    let start = assembled.problem.start();
-    let Measured { spectrum, eigenvalues } = match assembled.problem.known_eigenvalues() {
+    let session = Session::new(job::load(arguments.job.as_deref(), &overrides)?)?;
+    let (job, problem) = (&session.job, session.problem()?);
+    let mut pooled = problem.pooled().ok_or_else(|| anyhow!("`inspect` needs all rows in one place"))?;
+    let start = problem.start();
+    let Measured { spectrum, eigenvalues } = match problem.known_eigenvalues() {
         Some(known) => Measured {
             spectrum: corewire_optim::tuning::Spectrum::from_eigenvalues(known),
             eigenvalues: Some(known.to_vec()),
         },
-        None => spectrum::measure(&mut *pooled, start, &assembled.randomness),
+        None => spectrum::measure(&mut *pooled, start, &session.randomness),
     };
-    let mu = assembled.facts.strong_convexity;
+    let mu = pooled.strong_convexity();
     let effective = spectrum.effective_dimension(mu);
 
-    let target = if job.stop.target > 0.0 { job.stop.target } else { 1e-6 };
+    let target = job.stop.target().unwrap_or(job::DEFAULT_TARGET);
     let mut methods: Vec<Forecast> = Vec::new();
-    let dense = 4.0 * assembled.problem.dim() as f64;
+    let dense = 4.0 * problem.dim() as f64;
+    // About two seconds of work, then it is enough to say "more than".
+    let most = (2e9 / (problem.row_count() as f64 * start.len() as f64)).clamp(200.0, 20_000.0) as u64;
     for (name, momentum) in [("cgd", false), ("acgd", true)] {
-        if let Some((rounds, more)) = descend(&assembled, target, momentum) {
-            let rounds = rounds as f64;
-            methods.push(Forecast {
-                name: name.to_owned(),
-                budget: None,
-                reached: !more,
-                rounds,
-                trips: rounds,
-                up_bytes: rounds * dense,
-                down_bytes: rounds * dense,
-            });
-        }
+        let Some(optimum) = session.optimum.filter(|_| pooled.l1() == 0.0) else { continue };
+        let found = optimum::rounds_of_descent(&mut *pooled, start, optimum, target, momentum, most);
+        let rounds = found.unwrap_or(most) as f64;
+        methods.push(Forecast {
+            name: name.to_owned(),
+            budget: None,
+            reached: found.is_some(),
+            rounds,
+            exchanges: rounds + 1.0,
+            up_bytes: rounds * dense,
+            down_bytes: rounds * dense,
+            // An envelope of three bytes each way.
+            wire_bytes: rounds * (2.0 * dense + 6.0),
+        });
     }
-    let names: &[&str] = if assembled.facts.convex && assembled.optimum.is_some() {
-        &["cg", "core-gd", "core-agd", "core-cg"]
-    } else {
-        &["core-nonconvex"]
+    let names: Vec<&str> = match pooled.is_convex() && session.optimum.is_some() {
+        true => CANDIDATES.iter().copied().chain(["core-gd"]).collect(),
+        false => vec!["core-nonconvex"],
     };
     for name in names {
-        methods.push(forecast(&assembled, name)?);
+        methods.push(forecast(&session, name)?);
     }
 
     let link = job.link;
@@ -168,7 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .min_by(|a, b| cost(a).total_cmp(&cost(b)))
             .map(|method| method.name.clone())
     };
-    let by_bytes = best(&|method| method.up_bytes + method.down_bytes);
+    let by_bytes = best(&|method| method.wire_bytes);
     let by_time = link.as_ref().and_then(|link| best(&|method| method.seconds(link)));
     let recommendation = by_time.clone().or(by_bytes.clone()).unwrap_or_else(|| "none".to_owned());
     let advice = advise(&methods, &recommendation, by_bytes.as_deref(), link.as_ref());
@@ -176,8 +137,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let budget = methods.iter().find(|method| method.name == "core-agd").and_then(|method| method.budget);
 
     let inspection = Inspection {
-        dim: assembled.problem.dim(),
-        rows: assembled.problem.row_count(),
+        dim: problem.dim(),
+        rows: problem.row_count(),
         machines: job.machines,
         trace: spectrum.trace(),
         smoothness: spectrum.smoothness(),
@@ -193,9 +154,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 method: method.name.clone(),
                 reached: method.reached,
                 rounds: method.rounds,
-                trips: method.trips,
+                exchanges: method.exchanges,
                 up_bytes: method.up_bytes,
                 down_bytes: method.down_bytes,
+                wire_bytes: method.wire_bytes,
                 link_seconds: seconds(method),
             })
             .collect(),
@@ -204,11 +166,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         break_even_mbit_s: break_even,
     };
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, crate::plot::eigenvalues(&spectrum, eigenvalues.as_deref(), mu))?;
+        std::fs::write(path, plot::eigenvalues(&spectrum, eigenvalues.as_deref(), mu))?;
     }
     if arguments.json {
-        println!("{}", serde_json::to_string(&inspection)?);
-        return Ok(());
+        return out::line(&serde_json::to_string(&inspection)?);
     }
     print(&inspection, &spectrum, link.as_ref());
     if let Some(path) = &arguments.plot {
@@ -229,18 +190,19 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
         inspection.effective_dimension,
         inspection.dim
     );
-    println!("{}", crate::plot::sparkline(spectrum));
+    println!("{}", plot::sparkline(spectrum));
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["method", "rounds", "trips", "up", "down", "on the link"]);
+    table.set_header(["method", "rounds", "exchanges", "up", "down", "wire", "on the link"]);
     for method in &inspection.methods {
         let more = if method.reached { "" } else { "> " };
         table.add_row([
             method.method.clone(),
             format!("{more}{:.0}", method.rounds),
-            format!("{more}{:.0}", method.trips),
+            format!("{more}{:.0}", method.exchanges),
             format!("{more}{}", units::bytes(method.up_bytes)),
             format!("{more}{}", units::bytes(method.down_bytes)),
+            format!("{more}{}", units::bytes(method.wire_bytes)),
             method.link_seconds.map_or("-".to_owned(), |seconds| format!("{more}{}", units::seconds(seconds))),
         ]);
     }
@@ -258,7 +220,7 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
 /// The recommendation in a sentence or two.
 fn advise(methods: &[Forecast], chosen: &str, by_bytes: Option<&str>, link: Option<&Link>) -> String {
     let find = |name: &str| methods.iter().find(|method| method.name == name && method.reached);
-    let total = |method: &Forecast| method.up_bytes + method.down_bytes;
+    let total = |method: &Forecast| method.wire_bytes;
     let Some(best) = find(chosen) else {
         return "don't: no method reached the target in the trial; take more rounds, a larger alpha or a looser target"
             .to_owned();
@@ -266,18 +228,18 @@ fn advise(methods: &[Forecast], chosen: &str, by_bytes: Option<&str>, link: Opti
     match link {
         None => match (chosen.starts_with("core-"), find("cg")) {
             (true, Some(cg)) => format!(
-                "use {chosen}: {} a machine in all, {:.1} times fewer bytes than CG, the best uncompressed method",
+                "use {chosen}: {} per machine in all, {:.1} times fewer bytes than CG, the best uncompressed method",
                 units::bytes(total(best)),
                 total(cg) / total(best)
             ),
-            (true, None) => format!("use {chosen}: {} a machine in all", units::bytes(total(best))),
+            (true, None) => format!("use {chosen}: {} per machine in all", units::bytes(total(best))),
             (false, _) => format!(
-                "don't compress: {chosen} needs the fewest bytes, {} a machine in all",
+                "don't compress: {chosen} needs the fewest bytes, {} per machine in all",
                 units::bytes(total(best))
             ),
         },
         Some(link) => {
-            let latency = best.trips * link.rtt_ms * 1e-3;
+            let latency = best.exchanges * link.rtt_ms * 1e-3;
             let seconds = best.seconds(link);
             let mut advice = match chosen.starts_with("core-") {
                 true => format!("use {chosen}: {} on this link", units::seconds(seconds)),
@@ -312,12 +274,11 @@ fn break_even(objective: &mut dyn Objective, x: &[f64], methods: &[Forecast], de
     };
     let mut gradient = vec![0.0; x.len()];
     objective.gradient(x, &mut gradient);
-    let timing = crate::bench::time_sketch(corewire_sketch::Family::Hadamard, &gradient, budget);
-    debug_assert!(vector::all_finite(&gradient));
+    let timing = bench::time_sketch(corewire_sketch::Family::Hadamard, &gradient, budget);
     let coded = methods
         .iter()
         .find(|method| method.name == "core-agd")
-        .map_or(0.0, |method| (method.up_bytes + method.down_bytes) / method.trips);
+        .map_or(0.0, |method| method.wire_bytes / method.exchanges);
     let saved_bits = 8.0 * (2.0 * dense - coded).max(0.0);
     saved_bits / (timing.project_seconds + timing.reconstruct_seconds) / 1e6
 }

@@ -6,7 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::Link;
+use corewire_comm::group::MOST_MACHINES;
+use corewire_data::Normalise;
 use corewire_data::shard::Split;
+use corewire_optim::catalogue::{MethodSettings, StepKind, WireKind, nearest};
+use corewire_optim::method::core::Goal;
+use corewire_optim::problem::Model;
 use corewire_sketch::Family;
 use toml::{Table, Value};
 
@@ -18,26 +23,128 @@ pub struct Job {
     /// How many machines.
     pub machines: usize,
     /// Which engine.
-    pub engine: String,
+    pub engine: Engine,
     /// By which method.
     pub method: MethodSpec,
     /// Over which link.
     pub link: Option<Link>,
     /// Until when.
     pub stop: StopSpec,
+    /// What may be used up on the way.
+    pub limits: LimitSpec,
     /// The graph of machines without a centre, if there is one.
     pub graph: Option<GraphSpec>,
     /// The merged table, for the copy that a run keeps.
     pub table: Table,
 }
 
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// All machines in this process.
+    Threads,
+    /// The processes of an MPI job.
+    Mpi,
+}
+
+impl Engine {
+    const WORDS: [(&'static str, Self); 2] = [("threads", Self::Threads), ("mpi", Self::Mpi)];
+
+    /// The engine of this name.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(name, _)| *name == word).map(|(_, engine)| *engine)
+    }
+}
+
+/// Where the rows are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataSource {
+    /// Bundled.
+    Digits,
+    /// A quadratic whose eigenvalues fall by a power law.
+    PowerLaw,
+    /// One file with all rows, shared out over the machines.
+    File(PathBuf),
+    /// A file a machine, which that machine alone reads: a pattern with `{machine}`, or one path each.
+    Sites(Vec<PathBuf>),
+}
+
+impl DataSource {
+    /// How people call it.
+    pub fn name(&self) -> String {
+        let file = |path: &Path| path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        match self {
+            Self::Digits => "digits".to_owned(),
+            Self::PowerLaw => "power-law".to_owned(),
+            Self::File(path) => file(path),
+            Self::Sites(paths) => paths.first().map_or_else(String::new, |first| format!("{} and others", file(first))),
+        }
+    }
+
+    /// Whether every machine has rows of its own.
+    pub fn is_sites(&self) -> bool {
+        matches!(self, Self::Sites(_))
+    }
+}
+
+/// What is fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Logistic regression.
+    Logistic,
+    /// Ridge regression.
+    Ridge,
+    /// Multinomial logistic regression.
+    Softmax,
+    /// Logistic regression with a regulariser that is not convex.
+    LogisticNonconvex,
+    /// A small network.
+    TwoLayer,
+    /// A synthetic quadratic.
+    Quadratic,
+}
+
+impl ModelKind {
+    const WORDS: [(&'static str, Self); 6] = [
+        ("logistic", Self::Logistic),
+        ("ridge", Self::Ridge),
+        ("softmax", Self::Softmax),
+        ("logistic-nonconvex", Self::LogisticNonconvex),
+        ("two-layer", Self::TwoLayer),
+        ("quadratic", Self::Quadratic),
+    ];
+
+    /// Its word in a job.
+    pub fn name(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// The two sides of a binary model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Classes {
+    /// Odd against even.
+    Parity,
+    /// These against those.
+    Sides([Vec<f64>; 2]),
+}
+
+/// Rows that are kept from training.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TestRows {
+    /// A file of them, which machine 0 reads.
+    File(PathBuf),
+    /// This share of every machine's rows.
+    Share(f64),
+}
+
 /// `[problem]`.
 #[derive(Clone, Debug)]
 pub struct ProblemSpec {
-    /// `digits`, `power-law`, or a path.
-    pub data: String,
-    /// The model's name.
-    pub model: String,
+    /// Where the rows are.
+    pub data: DataSource,
+    /// What is fitted.
+    pub model: ModelKind,
     /// l2.
     pub alpha: f64,
     /// l1.
@@ -47,7 +154,9 @@ pub struct ProblemSpec {
     /// Only the first rows.
     pub rows: Option<usize>,
     /// The two sides of a binary model.
-    pub classes: Option<[Vec<f64>; 2]>,
+    pub classes: Option<Classes>,
+    /// Whether ridge fits the sides of a binary label, and not a number.
+    pub binary: bool,
     /// Coordinates of a synthetic problem.
     pub dim: usize,
     /// Its decay.
@@ -55,65 +164,90 @@ pub struct ProblemSpec {
     /// Who gets which rows.
     pub split: Split,
     /// Whether a column of ones is added.
-    pub bias: bool,
-    /// Whether rows are scaled to unit norm.
-    pub normalise: bool,
+    pub intercept: bool,
+    /// How features are scaled.
+    pub normalise: Normalise,
     /// Hidden units of the small network.
     pub hidden: usize,
-    /// Rows held out for a test, as a file.
-    pub test: Option<String>,
+    /// Rows held out for a test.
+    pub test: Option<TestRows>,
+}
+
+impl ProblemSpec {
+    /// The model, as the library has it.
+    pub fn model(&self) -> Model {
+        match self.model {
+            ModelKind::Logistic => Model::Logistic,
+            ModelKind::Ridge | ModelKind::Quadratic => Model::Ridge,
+            ModelKind::Softmax => Model::Softmax,
+            ModelKind::LogisticNonconvex => Model::LogisticNonconvex { lambda: self.nonconvex },
+            ModelKind::TwoLayer => Model::TwoLayer { hidden: self.hidden },
+        }
+    }
 }
 
 /// `[method]`.
 #[derive(Clone, Debug)]
 pub struct MethodSpec {
-    /// `auto` or one of `corewire methods`.
-    pub name: String,
+    /// One of `corewire methods`; `None` for auto.
+    pub name: Option<String>,
     /// Parameters after the colon.
     pub parameters: BTreeMap<String, String>,
-    /// m.
-    pub budget: Option<usize>,
-    /// The family, `None` for auto.
-    pub family: Option<Family>,
-    /// Block size.
-    pub block: Option<usize>,
-    /// f32, bf16, q, q-sum.
-    pub wire: String,
-    /// auto, safe, theory, line-search, option-1, option-2, or a number.
-    pub step: String,
-    /// b of the accelerated method, with a numeric step.
-    pub damping: Option<f64>,
+    /// The keys of CORE methods.
+    pub settings: MethodSettings,
     /// An integer seed, for reproducible runs.
     pub seed: u64,
     /// A file with a secret seed.
     pub seed_file: Option<PathBuf>,
-    /// `bytes` or `time`.
-    pub goal: Option<String>,
-    /// eta up and down of wire q.
-    pub eta_up: Option<f64>,
-    /// See `eta_up`.
-    pub eta_down: Option<f64>,
-    /// Directions that core-cg remembers.
-    pub memory: Option<usize>,
-    /// Rows of a mini-batch.
-    pub batch: Option<usize>,
-    /// Lipschitz constant of the Hessian, for the non-convex options.
-    pub hessian_lipschitz: f64,
 }
 
 /// `[stop]`.
 #[derive(Clone, Debug)]
 pub struct StopSpec {
     /// Rounds at most.
-    pub rounds: u64,
-    /// Relative suboptimality.
-    pub target: f64,
+    pub rounds: Option<u64>,
+    /// Relative suboptimality; 0 for all rounds, `None` for what the kind of data allows.
+    pub target: Option<f64>,
     /// Norm of the gradient.
     pub gradient: Option<f64>,
+    /// Norm of the gradient relative to the first.
+    pub gradient_relative: Option<f64>,
+    /// Estimated f - f*, relative to the first estimate.
+    pub gap: Option<f64>,
+    /// Rounds between evaluations of f over all machines.
+    pub evaluate_every: Option<u64>,
+    /// Evaluations on held-out rows without a better one.
+    pub patience: Option<u64>,
     /// Seconds.
     pub seconds: Option<f64>,
-    /// Payload bytes.
+    /// Bytes on the wire.
     pub bytes: Option<u64>,
+}
+
+/// What is asked for without a word: a relative suboptimality where f* can be known, a relative gradient where it cannot.
+pub const DEFAULT_TARGET: f64 = 1e-6;
+const DEFAULT_GRADIENT: f64 = 1e-4;
+/// Rounds at most.
+pub const DEFAULT_ROUNDS: u64 = 5000;
+
+impl StopSpec {
+    /// The relative suboptimality to reach, where f* is known.
+    pub fn target(&self) -> Option<f64> {
+        Some(self.target.unwrap_or(DEFAULT_TARGET)).filter(|&target| target > 0.0)
+    }
+
+    /// The relative gradient norm to reach: what was asked, or the default for rows that stay at their sites.
+    pub fn gradient_relative(&self, sites: bool) -> Option<f64> {
+        let otherwise = self.target == Some(0.0) || self.gradient.is_some() || self.gap.is_some();
+        self.gradient_relative.or((sites && !otherwise).then_some(DEFAULT_GRADIENT))
+    }
+}
+
+/// `[limits]`.
+#[derive(Clone, Debug)]
+pub struct LimitSpec {
+    /// How long machines wait for each other; `None` for ever.
+    pub wait_seconds: Option<f64>,
 }
 
 /// `[graph]`.
@@ -127,29 +261,58 @@ pub struct GraphSpec {
     pub probability: f64,
     /// An edge list.
     pub file: Option<PathBuf>,
-    /// tree, chebyshev or plain.
-    pub gossip: String,
+    /// How machines come to a common number.
+    pub gossip: Gossip,
     /// Iterations of gossip; `None` for what the tolerance needs.
     pub iterations: Option<usize>,
     /// Tolerance of gossip.
     pub tolerance: f64,
 }
 
+/// How machines without a centre come to a common number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gossip {
+    /// By sums over a spanning tree.
+    Tree,
+    /// By Chebyshev gossip.
+    Chebyshev,
+    /// By plain gossip.
+    Plain,
+}
+
 impl GraphSpec {
     /// Whether machines gossip, and do not sum over a tree.
     pub fn gossips(&self) -> bool {
-        self.gossip != "tree"
+        self.gossip != Gossip::Tree
     }
 }
 
 impl Job {
     /// Settles the method, also in the copy that a run keeps.
     pub fn choose_method(&mut self, name: &str) {
-        self.method.name = name.to_owned();
+        self.method.name = Some(name.to_owned());
         let section = self.table.entry("method").or_insert_with(|| Value::Table(Table::new()));
         if let Some(section) = section.as_table_mut() {
             section.insert("name".to_owned(), Value::String(name.to_owned()));
         }
+    }
+
+    /// What all machines must share, as text: the job without paths and engine.
+    pub fn common(&self) -> String {
+        let mut table = self.table.clone();
+        for (section, keys) in [
+            ("problem", &["data", "test"][..]),
+            ("machines", &["engine", "data"]),
+            ("method", &["seed_file"]),
+            ("graph", &["file"]),
+        ] {
+            if let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) {
+                keys.iter().for_each(|key| {
+                    section.remove(*key);
+                });
+            }
+        }
+        table.to_string()
     }
 }
 
@@ -263,6 +426,18 @@ impl Reader<'_> {
         bail!("`{key}` is one of {}; found \"{found}\", did you mean \"{nearest}\"?", choices.join(", "))
     }
 
+    /// One of a list of words with their meanings; the first is the default.
+    fn word<T: Copy>(&self, key: &str, words: &[(&str, T)]) -> Result<T> {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        let found = self.choice(key, &names)?;
+        Ok(words.iter().find(|(name, _)| *name == found).expect("a choice is one of the words").1)
+    }
+
+    fn path(&self, key: &str, base: Option<&Path>) -> Result<Option<PathBuf>> {
+        let text = self.string(key, "")?;
+        Ok((!text.is_empty()).then(|| from_base(base, &text)))
+    }
+
     /// Refuses keys that nobody asked for.
     fn finish(&self) -> Result<()> {
         let asked = self.asked.borrow();
@@ -286,199 +461,282 @@ impl Reader<'_> {
     }
 }
 
-/// The candidate that takes the fewest edits.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> &'a str {
-    candidates.into_iter().min_by_key(|candidate| edits(word, candidate)).unwrap_or("")
-}
-
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
+/// A path of a job file, meant from where the file lies; `~` is the home folder.
+fn from_base(base: Option<&Path>, text: &str) -> PathBuf {
+    match base {
+        Some(base) if Path::new(text).is_relative() => base.join(text),
+        _ => PathBuf::from(text),
     }
-    row[b.len()]
 }
 
 /// A job from its table; relative paths are meant from `base`.
-pub fn from_table(table: Table, base: Option<&Path>) -> Result<Job> {
-    let mut job = read_table(table, base)?;
+pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
+    let job = read_table(&table, base)?;
     // The copy that a run keeps lies elsewhere, and must still find its files.
-    let data = Some(job.problem.data.clone()).filter(|data| !matches!(data.as_str(), "digits" | "power-law"));
-    let seed_file = job.method.seed_file.clone();
-    let graph_file = job.graph.as_ref().and_then(|graph| graph.file.clone());
-    for (section, key, path) in [
-        ("problem", "data", data.map(PathBuf::from)),
-        ("problem", "test", job.problem.test.clone().map(PathBuf::from)),
-        ("method", "seed_file", seed_file),
-        ("graph", "file", graph_file),
-    ] {
-        if let (Some(path), Some(section)) = (path, job.table.get_mut(section).and_then(Value::as_table_mut)) {
-            let path = std::path::absolute(&path).unwrap_or(path);
+    let mut keep = |section: &str, key: &str, path: Option<&Path>| {
+        if let (Some(path), Some(section)) = (path, table.get_mut(section).and_then(Value::as_table_mut))
+            && section.contains_key(key)
+        {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             section.insert(key.to_owned(), Value::String(path.to_string_lossy().into_owned()));
         }
+    };
+    let pattern = table_data(&job, base);
+    keep("problem", "data", pattern.as_deref());
+    keep("machines", "data", pattern.as_deref());
+    if let Some(TestRows::File(path)) = &job.problem.test {
+        keep("problem", "test", Some(path));
     }
-    Ok(job)
+    keep("method", "seed_file", job.method.seed_file.as_deref());
+    keep("graph", "file", job.graph.as_ref().and_then(|graph| graph.file.as_deref()));
+    Ok(Job { table, ..job })
 }
 
-fn read_table(table: Table, base: Option<&Path>) -> Result<Job> {
-    let reader = Reader { table: &table, asked: RefCell::new(Vec::new()) };
-    let positive = |value: f64| value > 0.0;
-    let not_negative = |value: f64| value >= 0.0;
-    let from_base = |path: String| match base {
-        Some(base) if Path::new(&path).is_relative() => base.join(path).to_string_lossy().into_owned(),
-        _ => path,
-    };
+/// The data's path as it stands in the job, whole: with `{machine}` still in it.
+fn table_data(job: &Job, base: Option<&Path>) -> Option<PathBuf> {
+    let text = |section: &str| Some(job.table.get(section)?.get("data")?.as_str()?.to_owned());
+    match job.problem.data {
+        DataSource::Digits | DataSource::PowerLaw => None,
+        _ => text("machines").or_else(|| text("problem")).map(|text| from_base(base, &text)),
+    }
+}
 
-    let data = reader.string("problem.data", "digits")?;
-    let synthetic = data == "power-law";
-    let data = if matches!(data.as_str(), "digits" | "power-law") { data } else { from_base(data) };
-    let models: &[&str] = match synthetic {
-        true => &["quadratic"],
-        false => &["logistic", "ridge", "softmax", "logistic-nonconvex", "two-layer"],
+/// Where the rows are: a name, a path, a pattern or a list of paths.
+fn read_data(reader: &Reader<'_>, base: Option<&Path>, machines: Option<usize>) -> Result<(DataSource, usize)> {
+    let sites = reader.get("machines.data").cloned();
+    let value = match (reader.get("problem.data").cloned(), sites) {
+        (data, None) => data,
+        (None, sites) => sites,
+        (Some(_), Some(_)) => bail!("`problem.data` and `machines.data` both say where the rows are; keep one"),
     };
+    let count = machines.unwrap_or(50);
+    match value {
+        None => Ok((DataSource::Digits, count)),
+        Some(Value::String(text)) => Ok(match text.as_str() {
+            "digits" => (DataSource::Digits, count),
+            "power-law" => (DataSource::PowerLaw, count),
+            pattern if pattern.contains("{machine}") => {
+                let Some(count) = machines else {
+                    bail!("`problem.data` has a file for each machine: say how many with `machines.count`");
+                };
+                let path = |rank: usize| from_base(base, &pattern.replace("{machine}", &rank.to_string()));
+                (DataSource::Sites((0..count).map(path).collect()), count)
+            }
+            path => (DataSource::File(from_base(base, path)), count),
+        }),
+        Some(Value::Array(paths)) if !paths.is_empty() => {
+            let path = |value: &Value| match value {
+                Value::String(text) => Ok(from_base(base, text)),
+                other => Err(anyhow!("a list in `problem.data` has one path for each machine; found {other}")),
+            };
+            let paths: Vec<PathBuf> = paths.iter().map(path).collect::<Result<_>>()?;
+            if machines.is_some_and(|machines| machines != paths.len()) {
+                bail!("`problem.data` lists {} files and `machines.count` is {count}", paths.len());
+            }
+            let count = paths.len();
+            Ok((DataSource::Sites(paths), count))
+        }
+        Some(other) => {
+            bail!("`problem.data` is a name, a path, a pattern with {{machine}} or a list of paths; found {other}")
+        }
+    }
+}
+
+fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> Result<ProblemSpec> {
+    let not_negative = |value: f64| value >= 0.0;
+    let models: Vec<(&str, ModelKind)> = match data {
+        DataSource::PowerLaw => vec![("quadratic", ModelKind::Quadratic)],
+        _ => ModelKind::WORDS.iter().copied().filter(|(_, kind)| *kind != ModelKind::Quadratic).collect(),
+    };
+    let model = reader.word("problem.model", &models)?;
+    let tasks: &[(&str, bool)] = match model {
+        ModelKind::Ridge | ModelKind::Quadratic => &[("regression", false), ("binary", true)],
+        ModelKind::Logistic | ModelKind::LogisticNonconvex => &[("binary", true)],
+        ModelKind::Softmax | ModelKind::TwoLayer => &[("multiclass", false)],
+    };
+    let task = reader.word("problem.task", tasks)?;
     let classes = match reader.get("problem.classes") {
         None => None,
-        Some(value) => Some(read_classes(value)?),
+        Some(Value::String(word)) if word == "parity" => Some(Classes::Parity),
+        Some(value) => Some(Classes::Sides(read_classes(value)?)),
     };
-    let problem = ProblemSpec {
-        data,
-        model: reader.choice("problem.model", models)?,
+    if classes.is_some() && matches!(model, ModelKind::Softmax | ModelKind::TwoLayer) {
+        bail!("`problem.classes` names two sides; `{}` takes all classes as they are", model.name());
+    }
+    // The bundled digits have ten classes, and binary models of them tell odd from even.
+    let bundled = matches!(data, DataSource::Digits | DataSource::PowerLaw);
+    let sided = !matches!(model, ModelKind::Softmax | ModelKind::TwoLayer);
+    let classes = classes.or((data == DataSource::Digits && sided).then_some(Classes::Parity));
+    let words = [("standard", Normalise::Standard), ("unit", Normalise::Unit), ("none", Normalise::None)];
+    let normalise = match reader.get("problem.normalise") {
+        None if bundled => Normalise::Unit,
+        _ => reader.word("problem.normalise", &words)?,
+    };
+    Ok(ProblemSpec {
+        binary: task || classes.is_some(),
+        classes,
+        model,
         alpha: reader.number("problem.alpha", not_negative, "a number, 0 or more")?.unwrap_or(1e-3),
         l1: reader.number("problem.l1", not_negative, "a number, 0 or more")?.unwrap_or(0.0),
         nonconvex: reader.number("problem.nonconvex", not_negative, "a number, 0 or more")?.unwrap_or(0.1),
         rows: reader.count("problem.rows", 1)?.map(|rows| rows as usize),
-        classes,
         dim: reader.count("problem.dim", 1)?.unwrap_or(10_000) as usize,
         decay: reader.number("problem.decay", not_negative, "a number, 0 or more")?.unwrap_or(1.5),
-        split: {
-            let split = reader.string("problem.split", "random")?;
-            let alias = reader.string("problem.shards", &split)?;
-            alias.parse::<Split>().map_err(|error| anyhow!("`problem.split`: {error}"))?
-        },
-        bias: reader.flag("problem.bias", false)?,
-        normalise: reader.flag("problem.normalise", true)?,
+        split: reader
+            .string("problem.split", "random")?
+            .parse::<Split>()
+            .map_err(|error| anyhow!("`problem.split`: {error}"))?,
+        intercept: reader.flag("problem.intercept", !bundled)?,
+        normalise,
         hidden: reader.count("problem.hidden", 1)?.unwrap_or(16) as usize,
-        test: match reader.string("problem.test", "")? {
-            text if text.is_empty() => None,
-            text => Some(from_base(text)),
-        },
-    };
-    let machines = reader.count("machines.count", 1)?.unwrap_or(50) as usize;
-    if machines > 100_000 {
-        bail!("`machines.count` is at most 100000; found {machines}");
-    }
-    let engine = reader.choice("machines.engine", &["threads", "mpi"])?;
-
-    let named = reader.string("method.name", "auto")?;
-    let (name, parameters) = parse_method(&named)?;
-    let family = match reader.string("method.family", "auto")?.as_str() {
-        "auto" => None,
-        other => Some(other.parse::<Family>().map_err(|error| anyhow!("`method.family`: {error}"))?),
-    };
-    let method = MethodSpec {
-        name,
-        parameters,
-        budget: reader.count("method.budget", 1)?.map(|budget| budget as usize),
-        family,
-        block: reader.count("method.block", 1)?.map(|block| block as usize),
-        wire: reader.choice("method.wire", &["q", "q-sum", "f32", "bf16", "f64"])?,
-        step: {
-            let step = reader.string("method.step", "auto")?;
-            let words = ["auto", "safe", "theory", "line-search", "option-1", "option-2"];
-            if !words.contains(&step.as_str()) && !step.parse::<f64>().is_ok_and(|step| step.is_finite() && step > 0.0)
-            {
-                bail!("`method.step` is {}, or a positive number; found \"{step}\"", words.join(", "));
+        test: match reader.get("problem.test") {
+            None => None,
+            Some(Value::String(path)) if path.is_empty() => None,
+            Some(Value::String(path)) => Some(TestRows::File(from_base(base, path))),
+            Some(_) => {
+                let meaning = "a path, or a share of the rows between 0 and 1, as in 0.25";
+                reader.number("problem.test", |share| share > 0.0 && share < 1.0, meaning)?.map(TestRows::Share)
             }
-            step
         },
-        damping: reader.number("method.damping", |b| b > 0.0 && b <= 1.0, "a number above 0 and at most 1")?,
-        seed: reader.count("method.seed", 0)?.unwrap_or(0),
-        seed_file: match reader.string("method.seed_file", "")? {
-            text if text.is_empty() => None,
-            text => Some(PathBuf::from(from_base(text))),
-        },
-        goal: match reader.choice("method.goal", &["auto", "bytes", "time"])? {
-            goal if goal == "auto" => None,
-            goal => Some(goal),
-        },
-        eta_up: reader.number("method.eta_up", positive, "a positive number")?,
-        eta_down: reader.number("method.eta_down", positive, "a positive number")?,
-        memory: reader.count("method.memory", 1)?.map(|memory| memory as usize),
-        batch: reader.count("method.batch", 1)?.map(|batch| batch as usize),
-        hessian_lipschitz: reader.number("method.hessian_lipschitz", positive, "a positive number")?.unwrap_or(1.0),
-    };
-    let link = {
-        let mbit_s = reader.number("link.mbit_s", positive, "a positive number")?;
-        let rtt_ms = reader.number("link.rtt_ms", not_negative, "a number, 0 or more")?;
-        let overhead = reader.number("link.overhead_bytes", not_negative, "a number, 0 or more")?;
-        match (mbit_s, rtt_ms) {
-            (None, None) if overhead.is_none() => None,
-            _ => Some(Link {
-                mbit_s: mbit_s.unwrap_or(100.0),
-                rtt_ms: rtt_ms.unwrap_or(0.0),
-                overhead_bytes: overhead.unwrap_or(66.0),
-            }),
+        data,
+    })
+}
+
+fn read_method(reader: &Reader<'_>, base: Option<&Path>, link: Option<Link>, stop: &StopSpec) -> Result<MethodSpec> {
+    let positive = |value: f64| value > 0.0;
+    let count = |key: &str| -> Result<Option<usize>> { Ok(reader.count(key, 1)?.map(|count| count as usize)) };
+    let (name, parameters) = parse_method(&reader.string("method.name", "auto")?)?;
+    let steps = [
+        ("auto", StepKind::Auto),
+        ("safe", StepKind::Safe),
+        ("theory", StepKind::Theory),
+        ("line-search", StepKind::LineSearch),
+        ("option-1", StepKind::OptionI),
+        ("option-2", StepKind::OptionII),
+    ];
+    let step = reader.string("method.step", "auto")?;
+    let step = match (steps.iter().find(|(word, _)| *word == step), step.parse::<f64>()) {
+        (Some((_, kind)), _) => *kind,
+        (None, Ok(step)) if step.is_finite() && step > 0.0 => StepKind::Fixed(step),
+        _ => {
+            let words: Vec<&str> = steps.iter().map(|(word, _)| *word).collect();
+            bail!("`method.step` is {}, or a positive number; found \"{step}\"", words.join(", "));
         }
     };
-    let stop = StopSpec {
-        rounds: reader.count("stop.rounds", 0)?.unwrap_or(5000),
-        target: reader.number("stop.target", not_negative, "a number, 0 or more")?.unwrap_or(1e-6),
-        gradient: reader.number("stop.gradient", positive, "a positive number")?,
-        seconds: reader.number("stop.seconds", positive, "a positive number")?,
-        bytes: reader.count("stop.bytes", 1)?,
+    let wires = [
+        ("q", WireKind::Q),
+        ("q-sum", WireKind::QSum),
+        ("f32", WireKind::F32),
+        ("bf16", WireKind::Bf16),
+        ("f64", WireKind::F64),
+    ];
+    let by_bytes = reader.choice("method.goal", &["auto", "bytes", "time"])? == "bytes";
+    let settings = MethodSettings {
+        budget: count("method.budget")?,
+        family: match reader.string("method.family", "auto")?.as_str() {
+            "auto" => Family::Hadamard,
+            other => other.parse::<Family>().map_err(|error| anyhow!("`method.family`: {error}"))?,
+        },
+        block: count("method.block")?,
+        wire: reader.word("method.wire", &wires)?,
+        step,
+        damping: reader.number("method.damping", |b| b > 0.0 && b <= 1.0, "a number above 0 and at most 1")?,
+        eta_up: reader.number("method.eta_up", positive, "a positive number")?,
+        eta_down: reader.number("method.eta_down", positive, "a positive number")?,
+        memory: count("method.memory")?,
+        batch: count("method.batch")?,
+        momentum: reader.number("method.momentum", |b| (0.0..1.0).contains(&b), "a number from 0 to below 1")?,
+        hessian_lipschitz: reader.number("method.hessian_lipschitz", positive, "a positive number")?.unwrap_or(1.0),
+        goal: Goal { link: link.filter(|_| !by_bytes), target: stop.target().unwrap_or(DEFAULT_TARGET) },
     };
+    Ok(MethodSpec {
+        name: (name != "auto").then_some(name),
+        parameters,
+        settings,
+        seed: reader.count("method.seed", 0)?.unwrap_or(0),
+        seed_file: reader.path("method.seed_file", base)?,
+    })
+}
+
+fn read_link(reader: &Reader<'_>) -> Result<Option<Link>> {
+    let mbit_s = reader.number("link.mbit_s", |value| value > 0.0, "a positive number")?;
+    let rtt_ms = reader.number("link.rtt_ms", |value| value >= 0.0, "a number, 0 or more")?;
+    let overhead = reader.number("link.overhead_bytes", |value| value >= 0.0, "a number, 0 or more")?;
+    Ok((mbit_s.is_some() || rtt_ms.is_some() || overhead.is_some()).then(|| Link {
+        mbit_s: mbit_s.unwrap_or(100.0),
+        rtt_ms: rtt_ms.unwrap_or(0.0),
+        overhead_bytes: overhead.unwrap_or(66.0),
+    }))
+}
+
+fn read_graph(reader: &Reader<'_>, base: Option<&Path>) -> Result<Option<GraphSpec>> {
     let shapes =
         ["none", "ring", "path", "grid", "torus", "star", "complete", "hypercube", "regular", "erdos-renyi", "file"];
     let shape = reader.choice("graph.shape", &shapes)?;
-    let graph_spec = GraphSpec {
-        shape: shape.clone(),
+    let gossip = [("tree", Gossip::Tree), ("chebyshev", Gossip::Chebyshev), ("plain", Gossip::Plain)];
+    let spec = GraphSpec {
         degree: reader.count("graph.degree", 1)?.unwrap_or(4) as usize,
         probability: reader
             .number("graph.probability", |p| p > 0.0 && p <= 1.0, "a number above 0 and at most 1")?
             .unwrap_or(0.2),
-        file: match reader.string("graph.file", "")? {
-            text if text.is_empty() => None,
-            text => Some(PathBuf::from(from_base(text))),
-        },
-        gossip: reader.choice("graph.gossip", &["tree", "chebyshev", "plain"])?,
+        file: reader.path("graph.file", base)?,
+        gossip: reader.word("graph.gossip", &gossip)?,
         iterations: reader.count("graph.iterations", 1)?.map(|count| count as usize),
         tolerance: reader
             .number("graph.tolerance", |t| t > 0.0 && t < 1.0, "a number between 0 and 1")?
             .unwrap_or(1e-8),
+        shape,
     };
-    let graph = (shape != "none").then_some(graph_spec);
+    Ok((spec.shape != "none").then_some(spec))
+}
+
+fn read_table(table: &Table, base: Option<&Path>) -> Result<Job> {
+    let reader = Reader { table, asked: RefCell::new(Vec::new()) };
+    let positive = |value: f64| value > 0.0;
+    let machines = reader.count("machines.count", 1)?.map(|count| count as usize);
+    if machines.is_some_and(|machines| machines > MOST_MACHINES) {
+        bail!("`machines.count` is at most {MOST_MACHINES}; found {}", machines.unwrap_or(0));
+    }
+    let (data, machines) = read_data(&reader, base, machines)?;
+    let problem = read_problem(&reader, base, data)?;
+    let engine = reader.word("machines.engine", &Engine::WORDS)?;
+    let stop = StopSpec {
+        rounds: reader.count("stop.rounds", 0)?,
+        target: reader.number("stop.target", |value| value >= 0.0, "a number, 0 or more")?,
+        gradient: reader.number("stop.gradient", positive, "a positive number")?,
+        gradient_relative: reader.number("stop.gradient_relative", positive, "a positive number")?,
+        gap: reader.number("stop.gap", positive, "a positive number")?,
+        evaluate_every: reader.count("stop.evaluate_every", 1)?,
+        patience: reader.count("stop.patience", 1)?,
+        seconds: reader.number("stop.seconds", positive, "a positive number")?,
+        bytes: reader.count("stop.bytes", 1)?,
+    };
+    if problem.data.is_sites() && stop.target.is_some_and(|target| target > 0.0) {
+        bail!(
+            "`stop.target` needs f*, which nobody knows where the rows stay at their sites; \
+             take `stop.gradient_relative`, `stop.gap` or `stop.patience`"
+        );
+    }
+    if stop.patience.is_some() && problem.test.is_none() {
+        bail!("`stop.patience` counts evaluations on held-out rows: name some with `problem.test`");
+    }
+    let limits = LimitSpec {
+        wait_seconds: match reader.number("limits.wait_seconds", |value| value >= 0.0, "a number, 0 or more")? {
+            None => Some(3600.0),
+            Some(0.0) => None,
+            given => given,
+        },
+    };
+    let link = read_link(&reader)?;
+    let method = read_method(&reader, base, link, &stop)?;
+    let graph = read_graph(&reader, base)?;
     reader.finish()?;
-    if synthetic && problem.alpha == 0.0 && problem.decay > 0.0 && stop.target > 0.0 {
+    if problem.data == DataSource::PowerLaw && problem.alpha == 0.0 && problem.decay > 0.0 && stop.target().is_some() {
         bail!(
             "`problem.alpha` = 0 leaves the flat directions of a power law without an end; take a positive one, or set `stop.target` = 0"
         );
     }
-    // The copy that a run keeps must mean the same from any folder.
-    let mut table = table.clone();
-    for (section, key, path) in [
-        ("problem", "data", (!matches!(problem.data.as_str(), "digits" | "power-law")).then(|| problem.data.clone())),
-        ("problem", "test", problem.test.clone()),
-        ("method", "seed_file", method.seed_file.as_ref().map(|path| path.to_string_lossy().into_owned())),
-        (
-            "graph",
-            "file",
-            graph.as_ref().and_then(|graph| graph.file.as_ref()).map(|path| path.to_string_lossy().into_owned()),
-        ),
-    ] {
-        let Some(path) = path else { continue };
-        let whole = std::path::absolute(&path).map_or(path, |path| path.to_string_lossy().into_owned());
-        if let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) {
-            section.insert(key.to_owned(), Value::String(whole));
-        }
-    }
-    Ok(Job { problem, machines, engine, method, link, stop, graph, table })
+    Ok(Job { problem, machines, engine, method, link, stop, limits, graph, table: table.clone() })
 }
 
 /// `name:key=value,key=value`.
@@ -495,8 +753,7 @@ pub fn parse_method(text: &str) -> Result<(String, BTreeMap<String, String>)> {
 }
 
 fn read_classes(value: &Value) -> Result<[Vec<f64>; 2]> {
-    let usage =
-        "`problem.classes` is two classes, [3, 8], or two lists of them, [[0, 1], [2, 3]]: the negative side first";
+    let usage = "`problem.classes` is \"parity\", two classes, [3, 8], or two lists of them, [[0, 1], [2, 3]]: the negative side first";
     let number = |value: &Value| match value {
         Value::Integer(value) => Ok(*value as f64),
         Value::Float(value) => Ok(*value),
@@ -523,17 +780,31 @@ mod tests {
     #[test]
     fn an_empty_job_is_the_bundled_one() {
         let job = load(None, &[]).unwrap();
-        assert_eq!((job.problem.data.as_str(), job.problem.model.as_str(), job.machines), ("digits", "logistic", 50));
+        assert_eq!((job.problem.data, job.problem.model, job.machines), (DataSource::Digits, ModelKind::Logistic, 50));
+        assert_eq!(job.problem.classes, Some(Classes::Parity));
     }
 
     #[test]
     fn overrides_win_and_bare_words_are_texts() {
         let overrides = ["method.budget=64", "problem.model=ridge", "problem.classes=[3, 8]", "stop.target=1e-4"];
         let job = load(None, &overrides.map(str::to_owned)).unwrap();
-        assert_eq!(job.method.budget, Some(64));
-        assert_eq!(job.problem.model, "ridge");
-        assert_eq!(job.problem.classes, Some([vec![3.0], vec![8.0]]));
-        assert_eq!(job.stop.target, 1e-4);
+        assert_eq!(job.method.settings.budget, Some(64));
+        assert_eq!(job.problem.model, ModelKind::Ridge);
+        assert_eq!(job.problem.classes, Some(Classes::Sides([vec![3.0], vec![8.0]])));
+        assert_eq!(job.stop.target(), Some(1e-4));
+    }
+
+    #[test]
+    fn a_pattern_is_a_file_for_each_machine_and_machines_compare_the_job_without_paths() {
+        let job = |folder: &str| {
+            let data = format!("problem.data={folder}/{{machine}}.csv");
+            load(None, &[data, "machines.count=3".to_owned()]).unwrap()
+        };
+        let files: Vec<PathBuf> = (0..3).map(|rank| PathBuf::from(format!("here/{rank}.csv"))).collect();
+        assert_eq!(job("here").problem.data, DataSource::Sites(files));
+        assert_eq!(job("here").common(), job("there").common());
+        assert!(job("here").table.to_string().contains("{machine}.csv"));
+        assert_eq!(job("here").stop.gradient_relative(true), Some(1e-4));
     }
 
     #[test]
@@ -554,9 +825,14 @@ mod tests {
             ("[problem]\nalpha = nan", "`problem.alpha`"),
             ("[problem]\nsplit = \"dirichlet:0\"", "`problem.split`"),
             ("[problem]\nclasses = [1]", "`problem.classes` is two classes"),
-            ("[problem]\nbias = 1", "`problem.bias` is true or false; found 1"),
+            ("[problem]\nintercept = 1", "`problem.intercept` is true or false; found 1"),
+            ("[problem]\nnormalise = \"units\"", "did you mean \"unit\"?"),
+            ("[problem]\ndata = \"{machine}.csv\"", "say how many with `machines.count`"),
+            ("[problem]\ndata = [\"a\", \"b\"]\n[stop]\ntarget = 1e-6", "`stop.target` needs f*"),
+            ("[problem]\ntest = 2.0", "`problem.test` is a path, or a share"),
+            ("[stop]\npatience = 3", "name some with `problem.test`"),
             ("[machines]\ncount = 0", "`machines.count` is a whole number of at least 1"),
-            ("[machines]\ncount = 1000000", "`machines.count` is at most 100000"),
+            ("[machines]\ncount = 1000000", "`machines.count` is at most 16384"),
             ("[machines]\nengine = \"mpj\"", "did you mean \"mpi\"?"),
             ("[link]\nmbit_s = 0", "`link.mbit_s` is a positive number"),
             ("[stop]\ntarget = -1e-6", "`stop.target`"),

@@ -1,19 +1,26 @@
 //! The binary `corewire`: arguments become typed values, one library call does the work, people read the result.
 
-mod assemble;
 mod bench;
+mod cache;
 mod choose;
 mod compare;
 mod data;
-mod desk;
 mod evaluate;
 mod graph;
+mod header;
 mod inspect;
+mod interrupt;
 mod job;
+mod model;
+mod out;
 mod plot;
 mod privacy;
+mod recorder;
+mod replay;
 mod report;
 mod run;
+mod run_folder;
+mod session;
 mod summary;
 mod tensorboard;
 mod units;
@@ -128,8 +135,11 @@ enum JournalCommand {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Replay { folder, to, out, json } => run::replay(&folder, to, &out, json),
+        Command::Run(arguments) => match run::run(&arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Replay { folder, to, out, json } => replay::replay(&folder, to, &out, json),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments),
         Command::Predict(arguments) => evaluate::predict(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
@@ -141,7 +151,7 @@ fn main() -> ExitCode {
         Command::Privacy(arguments) => privacy::run(&arguments),
         Command::Seed { file, json } => privacy::create_seed(&file, json),
         Command::Graph(arguments) => graph::run(&arguments),
-        Command::Journal { command: JournalCommand::Verify { folder, json } } => run::verify(&folder, json),
+        Command::Journal { command: JournalCommand::Verify { folder, json } } => replay::verify(&folder, json),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

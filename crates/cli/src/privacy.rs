@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use corewire_optim::privacy::{Accountant, threat_model};
+use anyhow::{Context, Result, bail};
+use corewire_privacy::{Accountant, MOST_SCALARS, threat_model};
 use corewire_sketch::Seed;
 
 /// Arguments of `corewire privacy`.
@@ -42,6 +42,10 @@ pub struct Arguments {
 /// `corewire privacy`.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let accountant = Accountant::new(arguments.adjacency, arguments.delta)?;
+    let Some(scalars) = arguments.budget.checked_mul(arguments.rounds).filter(|&scalars| scalars <= MOST_SCALARS)
+    else {
+        bail!("`--budget` times `--rounds` is at most {MOST_SCALARS} scalars; take fewer of one of them");
+    };
     use corewire_sketch::Family;
     if !matches!(arguments.family, Family::Gaussian | Family::GaussianStrict) || arguments.wire != "f32" {
         let why = format!(
@@ -51,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         match arguments.json {
             true => println!(
                 "{}",
-                serde_json::json!({ "epsilon": null, "delta": arguments.delta, "scalars": arguments.budget * arguments.rounds, "paper_epsilon": null, "paper_holds": null, "why": why })
+                serde_json::json!({ "epsilon": null, "delta": arguments.delta, "scalars": scalars, "paper_epsilon": null, "paper_holds": null, "why": why })
             ),
             false => println!("{why}"),
         }
@@ -61,7 +65,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(epsilon) => accountant.rounds_within(epsilon, arguments.budget)?,
         None => arguments.rounds,
     };
-    let scalars = arguments.budget * rounds;
+    if rounds == 0 {
+        let (epsilon, budget) = (arguments.epsilon.unwrap_or(0.0), arguments.budget);
+        let one = accountant.epsilon(budget)?;
+        let why =
+            format!("not one round of {budget} scalars stays within epsilon {epsilon}: it alone reaches {one:.3}");
+        match arguments.json {
+            true => println!(
+                "{}",
+                serde_json::json!({ "epsilon": one, "delta": arguments.delta, "scalars": 0, "rounds": 0, "why": why })
+            ),
+            false => println!("{why}"),
+        }
+        return Ok(());
+    }
+    let scalars = arguments.budget.saturating_mul(rounds);
     let epsilon = accountant.epsilon(scalars)?;
     let (paper, holds) = (accountant.paper_epsilon(), accountant.paper_holds(scalars)?);
     if let Some(path) = &arguments.plot {

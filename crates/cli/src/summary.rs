@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use anyhow::Result;
+use corewire_optim::catalogue::WireKind;
+use corewire_optim::optimum;
 use corewire_optim::run::{Ended, Finish};
 use serde::Serialize;
 
-use crate::run::Assembled;
+use crate::out;
+use crate::session::{Prepared, Session};
 use crate::units;
 
 /// The JSON object of a run. Names are stable.
@@ -35,19 +38,33 @@ pub struct Report {
     /// (f - f*)/(f0 - f*).
     pub relative: Option<f64>,
     /// f.
-    pub value: f64,
-    /// Payload up, a machine.
+    pub value: Option<f64>,
+    /// Payload up, per machine.
     pub up_bytes: f64,
-    /// Payload down, a machine.
+    /// Payload down, per machine.
     pub down_bytes: f64,
-    /// Wall-clock seconds.
+    /// Control words, evaluations and snapshots, both ways.
+    pub control_bytes: f64,
+    /// Envelopes, both ways.
+    pub frame_bytes: f64,
+    /// Everything before the first round.
+    pub setup_bytes: f64,
+    /// All of it.
+    pub wire_bytes: f64,
+    /// Exchanges without those of set-up.
+    pub trips: u64,
+    /// All exchanges.
+    pub exchanges: u64,
+    /// Wall-clock seconds of the rounds.
     pub seconds: f64,
+    /// Of all phases.
+    pub total_seconds: f64,
     /// Seconds on the modelled link.
     pub link_seconds: Option<f64>,
     /// Of the final common state.
     pub digest: String,
     /// f at x0.
-    pub initial: f64,
+    pub initial: Option<f64>,
     /// f*.
     pub optimum: Option<f64>,
     /// tr(A) as the method believes it.
@@ -60,66 +77,80 @@ pub struct Report {
     pub seed: Option<u64>,
     /// The seed's commitment.
     pub commitment: String,
-    /// Exchanges.
-    pub trips: u64,
-    /// Envelopes, both ways.
-    pub frame_bytes: u64,
     /// Why it ended.
     pub ended: String,
-    /// The share of held-out rows that the model gets right, where there are such.
-    pub test_accuracy: Option<f64>,
+    /// Accuracy or R2 on held-out rows, where there are such.
+    pub score: Option<f64>,
+    /// Mean loss of a held-out row.
+    pub test_loss: Option<f64>,
 }
 
 impl Report {
     /// Of a finished run.
-    pub fn new(assembled: &Assembled, finish: &Finish) -> Self {
-        let (job, last) = (&assembled.job, &finish.last);
-        let core = job.method.name.starts_with("core-");
-        let gossips = job.graph.as_ref().is_some_and(crate::job::GraphSpec::gossips);
-        let family = job.method.family.unwrap_or(corewire_sketch::Family::Hadamard).to_string();
+    pub fn new(session: &Session, prepared: &Prepared, finish: &Finish) -> Self {
+        let (job, last) = (&session.job, &finish.last);
+        let (core, passed) = (prepared.info.is_core(), &last.traffic);
+        let wire = match job.method.settings.wire {
+            WireKind::F64 => "f64",
+            _ if !core || session.gossips() => "f32",
+            WireKind::Q => "q",
+            WireKind::QSum => "q-sum",
+            WireKind::F32 => "f32",
+            WireKind::Bf16 => "bf16",
+        };
+        let exact_trace = || session.pooled.as_ref()?.problem.pooled()?.bound_trace();
         Self {
-            method: job.method.name.clone(),
-            model: job.problem.model.clone(),
-            data: job.problem.data.clone(),
+            method: prepared.info.id.to_owned(),
+            model: job.problem.model.name().to_owned(),
+            data: job.problem.data.name(),
             machines: job.machines,
-            dim: assembled.problem.dim(),
+            dim: prepared.facts.dim,
             budget: finish.settings.budget,
-            family: core.then_some(family),
-            wire: if (core && !gossips) || job.method.wire == "f64" {
-                job.method.wire.clone()
-            } else {
-                "f32".to_owned()
-            },
+            family: core.then(|| job.method.settings.family.to_string()),
+            wire: wire.to_owned(),
             rounds: last.round,
-            reached: matches!(finish.ended, Ended::Target | Ended::Gradient),
+            reached: finish.ended.is_reached(),
             relative: last.relative,
             value: last.value,
-            up_bytes: last.up_bytes,
-            down_bytes: last.down_bytes,
+            up_bytes: passed.up_bytes,
+            down_bytes: passed.down_bytes,
+            control_bytes: passed.control_bytes,
+            frame_bytes: passed.frame_bytes,
+            setup_bytes: passed.setup_bytes,
+            wire_bytes: passed.wire_bytes(),
+            trips: passed.trips,
+            exchanges: passed.exchanges,
             seconds: last.seconds,
-            link_seconds: job.link.map(|_| last.link_seconds),
+            total_seconds: last.seconds + session.phases.iter().map(|phase| phase.1).sum::<f64>(),
+            link_seconds: job.link.map(|_| passed.link_seconds),
             digest: format!("{:016x}", finish.digest),
             initial: finish.initial,
-            optimum: assembled.optimum,
-            trace: finish.settings.trace.or_else(|| crate::inspect::exact_trace(assembled)),
+            optimum: session.optimum,
+            trace: finish.settings.trace.or_else(exact_trace),
             smoothness: finish.settings.smoothness,
-            strong_convexity: assembled.facts.strong_convexity,
+            strong_convexity: prepared.facts.strong_convexity,
             seed: job.method.seed_file.is_none().then_some(job.method.seed),
-            commitment: assembled.seed.commitment().to_string(),
-            trips: last.trips,
-            frame_bytes: last.frame_bytes,
+            commitment: session.seed.commitment().to_string(),
             ended: format!("{:?}", finish.ended).to_lowercase(),
-            test_accuracy: None,
+            score: last.score.map(|score| score.score),
+            test_loss: last.score.map(|score| score.loss),
         }
     }
 }
 
+/// Rounds of uncompressed gradient descent to the target, by running it on all data for about two seconds; `None` where it takes longer.
+fn descent_rounds(session: &Session, target: f64) -> Option<u64> {
+    let problem = &session.pooled.as_ref()?.problem;
+    let mut pooled = problem.pooled().filter(|pooled| pooled.l1() == 0.0)?;
+    let most = (2e9 / (problem.row_count() as f64 * problem.dim() as f64)).clamp(200.0, 20_000.0) as u64;
+    optimum::rounds_of_descent(&mut *pooled, problem.start(), session.optimum?, target, false, most)
+}
+
 /// The closing words.
-pub fn print(assembled: &Assembled, finish: &Finish, report: &Report, folder: Option<&Path>) -> Result<()> {
-    let job = &assembled.job;
-    let last = &finish.last;
-    let (up, down) = (units::bytes(last.up_bytes), units::bytes(last.down_bytes));
-    println!(
+pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option<&Path>) -> Result<()> {
+    let (job, last) = (&session.job, &finish.last);
+    let passed = &last.traffic;
+    out::line(&format!(
         "{} on {} ({}, d = {}), {} machines, m = {}, wire {}",
         report.method,
         report.data,
@@ -128,47 +159,77 @@ pub fn print(assembled: &Assembled, finish: &Finish, report: &Report, folder: Op
         report.machines,
         report.budget.map_or("d".to_owned(), |budget| budget.to_string()),
         report.wire
-    );
+    ))?;
+    let (rounds, exchanges) = (last.round, passed.exchanges);
+    let after = format!("after {rounds} rounds ({exchanges} exchanges)");
     let state = match (last.relative, finish.ended) {
-        (_, Ended::Target) => format!("reached {:.0e} in {} rounds", job.stop.target, last.round),
-        (_, Ended::Gradient) => format!("the gradient is small enough after {} rounds", last.round),
-        (_, Ended::Diverged) => {
-            format!("diverged after {} rounds: take a smaller `method.step` or a larger `method.budget`", last.round)
+        (_, Ended::Target) => {
+            let target = job.stop.target().unwrap_or(0.0);
+            format!("reached {target:.0e} in {rounds} rounds ({exchanges} exchanges)")
         }
-        (Some(relative), ended) => format!("{} after {} rounds at {relative:.1e}", words(ended), last.round),
-        (None, ended) => format!("{} after {} rounds at f = {:.6}", words(ended), last.round, last.value),
+        (_, Ended::Gradient) => format!("the gradient is small enough {after}"),
+        (_, Ended::Gap) => format!("the estimated gap is small enough {after}"),
+        (_, Ended::Patience) => format!("the held-out rows are fitted no better {after}"),
+        (_, Ended::Diverged) => {
+            format!("diverged {after}: take a smaller `method.step` or a larger `method.budget`")
+        }
+        (Some(relative), ended) => format!("{} {after} at {relative:.1e}", words(ended)),
+        (None, ended) => {
+            let value = last.value.map_or(String::new(), |value| format!(" at f = {value:.6}"));
+            format!("{} {after}{value}", words(ended))
+        }
     };
-    println!("{state}; {up} up and {down} down a machine, in {}", units::seconds(last.seconds));
-    if finish.ended == Ended::Target
-        && report.method != "cgd"
-        && let Some((rounds, more)) = crate::inspect::plain_descent(assembled, job.stop.target)
-    {
-        let dense = 4.0 * report.dim as f64 * rounds as f64;
-        let ratio = 2.0 * dense / (last.up_bytes + last.down_bytes);
-        let than = if more { "more than " } else { "" };
-        println!(
-            "uncompressed gradient descent would have taken {than}{rounds} rounds and sent {than}{} each way, {ratio:.0} times more",
-            units::bytes(dense)
-        );
+    out::line(&format!("{state}, in {}", units::seconds(last.seconds)))?;
+    let bytes = |count: f64| units::bytes(count);
+    out::line(&format!(
+        "{} on the wire per machine: {} up, {} down, {} set-up, {} control, {} frames",
+        bytes(report.wire_bytes),
+        bytes(passed.up_bytes),
+        bytes(passed.down_bytes),
+        bytes(passed.setup_bytes),
+        bytes(passed.control_bytes),
+        bytes(passed.frame_bytes)
+    ))?;
+    let phases: Vec<String> =
+        session.phases.iter().map(|(name, seconds)| format!("{name} {}", units::seconds(*seconds))).collect();
+    if !phases.is_empty() && report.total_seconds > 2.0 * last.seconds.max(0.5) {
+        out::line(&format!("{} in all: {}", units::seconds(report.total_seconds), phases.join(", ")))?;
     }
-    if let Some(accuracy) = report.test_accuracy {
-        println!("on the held-out rows it gets {:.2} % right", 100.0 * accuracy);
+    if finish.ended == Ended::Target && report.method != "cgd" {
+        let target = job.stop.target().unwrap_or(0.0);
+        if let Some(rounds) = descent_rounds(session, target) {
+            let dense = 8.0 * report.dim as f64 * rounds as f64;
+            out::line(&format!(
+                "uncompressed gradient descent would have taken {rounds} rounds and sent {}, {:.0} times as much",
+                bytes(dense),
+                dense / report.wire_bytes
+            ))?;
+        }
+    }
+    if let Some(score) = last.score {
+        out::line(&match score.is_accuracy {
+            true => format!(
+                "on {} held-out rows it gets {:.2} % right, log-loss {:.4}",
+                score.rows,
+                100.0 * score.score,
+                score.loss
+            ),
+            false => format!("on {} held-out rows R2 is {:.4}", score.rows, score.score),
+        })?;
     }
     if let Some(seconds) = report.link_seconds {
-        println!("on the link of the job: {}", units::seconds(seconds));
+        out::line(&format!("on the link of the job: {}", units::seconds(seconds)))?;
     }
-    if !job.method.name.starts_with("core-") {
-        println!("messages are not protected: who sees them sees the gradients");
+    out::line(if report.family.is_none() {
+        "messages are not protected: who sees them sees the gradients"
     } else if job.method.seed_file.is_none() {
-        println!(
-            "the seed is a public number: who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one"
-        );
+        "the seed is a public number: who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one"
     } else {
-        println!("who sees the messages but not the seed learns sizes, not directions; see `corewire privacy`");
-    }
-    println!("digest {}", report.digest);
+        "who sees the messages but not the seed learns sizes, not directions; see `corewire privacy`"
+    })?;
+    out::line(&format!("digest {}", report.digest))?;
     if let Some(folder) = folder {
-        println!("the run is in {}: model.safetensors, rounds.csv, journal.bin", folder.display());
+        out::line(&format!("the run is in {}: model.safetensors, rounds.csv, journal.bin", folder.display()))?;
     }
     Ok(())
 }
@@ -179,7 +240,7 @@ fn words(ended: Ended) -> &'static str {
         Ended::Seconds => "stopped as the time was up",
         Ended::Bytes => "stopped as the bytes were spent",
         Ended::Stopped => "stopped as you wished",
-        Ended::Target | Ended::Gradient | Ended::Diverged => "ended",
+        _ => "ended",
     }
 }
 

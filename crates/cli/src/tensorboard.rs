@@ -31,8 +31,10 @@ impl Board {
 
     /// Appends a round's scalars.
     pub fn round(&mut self, record: &Record) -> std::io::Result<()> {
-        let mut scalars =
-            vec![("loss", record.value), ("bytes/up", record.up_bytes), ("bytes/down", record.down_bytes)];
+        let mut scalars = vec![("bytes/up", record.traffic.up_bytes), ("bytes/down", record.traffic.down_bytes)];
+        scalars.push(("bytes/wire", record.traffic.wire_bytes()));
+        scalars.extend(record.value.map(|value| ("loss", value)));
+        scalars.extend(record.score.map(|score| ("score", score.score)));
         scalars.extend(record.relative.map(|relative| ("relative", relative)));
         scalars.extend(record.outcome.gradient_norm.map(|norm| ("gradient_norm", norm)));
         scalars.extend(record.outcome.step.map(|step| ("step", step)));

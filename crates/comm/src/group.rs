@@ -1,10 +1,30 @@
-//! Machines as threads of a process. Between processes a [`Transport`] carries what the threads hand in; a process alone has none to carry.
+//! Machines of one process, and the exchanges between them. Every machine is a coroutine with a stack of its own, and as many threads as there are
+//! cores take turns in running them: a machine that waits costs nothing, and a thousand machines need no thousand threads. Between processes a
+//! [`Transport`] carries what the machines hand in; a process alone has none to carry.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use crate::collective::{Collective, Combine, CommError, Reply};
+use corosensei::stack::DefaultStack;
+use corosensei::{CoroutineResult, ScopedCoroutine, Yielder};
+
+use crate::collective::{Collective, Combine, CommError, Cost, Reduction, Reply, Roster};
 use crate::frame;
 use crate::neighbours::{self, Neighbours, Parcels};
+use crate::numbers::{self, pack_integers, unpack_integers};
+
+/// More machines than this in one process are refused: each has a stack, and systems limit how many there can be.
+pub const MOST_MACHINES: usize = 16_384;
+/// Bytes of a machine's stack, taken page by page as it is used; nothing here recurses deeply.
+const STACK_BYTES: usize = 1 << 20;
+
+/// Integers to be summed in place.
+pub enum Integers<'a> {
+    /// Of 32 bits.
+    I32(&'a mut [i32]),
+    /// Of 64 bits.
+    I64(&'a mut [i64]),
+}
 
 /// The way between processes, each of which holds a contiguous range of machines in the order of process numbers.
 pub trait Transport: Send {
@@ -17,6 +37,22 @@ pub trait Transport: Send {
     /// Brings the messages of this process's machines to process 0, where `combine` turns the messages of all machines, in rank order,
     /// into the one that returns to every process. An error of `combine` must reach every process as that error.
     fn exchange(&mut self, mine: Vec<Vec<u8>>, combine: &mut Combine<'_>) -> Result<Arc<[u8]>, CommError>;
+
+    /// Whether the way adds integers itself, by [`Transport::sum`].
+    fn sums_integers(&self) -> bool {
+        false
+    }
+
+    /// Replaces the integers by their sums over all processes; sums wrap. Called only where [`Transport::sums_integers`].
+    fn sum(&mut self, integers: Integers<'_>) -> Result<(), CommError> {
+        let _ = integers;
+        Err(CommError::Engine { process: self.process(), what: "it does not add integers".to_owned() })
+    }
+
+    /// Whether a message may be damaged on the way without anybody noticing, so that it needs a checksum.
+    fn needs_checksums(&self) -> bool {
+        false
+    }
 
     /// Brings `bundles[q]` from this process to process q, for every q, and returns what every process sent here, in their order.
     /// This goes through process 0, so that any engine has it; an engine with a direct way overrides it.
@@ -60,38 +96,44 @@ impl Transport for Solo {
     }
 }
 
-/// The machines of one process, before they are handed to their threads.
+/// The machines of one process, before they run.
 pub struct Group {
-    meeting: Arc<Meeting>,
+    meeting: Meeting,
     first_rank: usize,
     size: usize,
     local: usize,
+    sums_integers: bool,
+    checked: bool,
+    alone: bool,
 }
 
-/// One machine of a group: a thread owns it. Dropped before its time it ends the group with an error that names it.
-pub struct Machine {
-    meeting: Arc<Meeting>,
+/// One machine of a group. Dropped before its time it ends the group with an error that names it.
+pub struct Machine<'a> {
+    group: &'a Group,
+    yielder: &'a Yielder<(), ()>,
     /// Its index among the machines of this process; machine 0 of a process speaks for it.
     local: usize,
-    rank: usize,
-    size: usize,
     done: u64,
 }
 
 struct Meeting {
     state: Mutex<State>,
-    /// Told to the process's first machine when all messages are there.
-    complete: Condvar,
-    /// Told to all when the reply is there.
-    answered: Condvar,
+    /// Told to all threads when something happened that a machine may wait for.
+    changed: Condvar,
+    /// How long a machine may keep the others waiting.
+    deadline: Option<Duration>,
 }
 
 /// What a machine brings to a meeting.
 enum Deposit {
     /// Nothing yet.
     Absent,
-    /// A sealed message to the hub.
-    ToHub(Vec<u8>),
+    /// A sealed message to the hub, and what for.
+    ToHub { framed: Vec<u8>, why: &'static str },
+    /// Integers, with control words at their end, for a way that adds by itself.
+    Integers(Vec<u8>),
+    /// A message that does not leave the process.
+    Beside(Vec<u8>),
     /// Sealed messages to its neighbours.
     ToNeighbours(Parcels),
 }
@@ -104,111 +146,148 @@ struct State {
     present: usize,
     /// Exchanges completed; a machine waits until it exceeds its own count.
     done: u64,
-    reply: Option<Reply>,
+    /// Grows with everything that a machine may wait for.
+    version: u64,
+    answer: Answer,
     /// What the neighbours of each local machine sent in the last swap.
-    inboxes: Vec<Vec<Arc<[u8]>>>,
+    inboxes: Vec<neighbours::Swapped>,
     failure: Option<CommError>,
+}
+
+/// What the last exchange brought to all machines of the process.
+#[derive(Clone)]
+struct Answer {
+    message: Arc<[u8]>,
+    control: Vec<i32>,
+    /// Of the way down, and of the way to wait for.
+    cost: Cost,
 }
 
 impl Group {
     /// The machines of this process, over a transport to the others.
     ///
     /// # Panics
-    /// If this process holds no machine.
+    /// If this process holds no machine, or more than [`MOST_MACHINES`].
     pub fn new(transport: impl Transport + 'static) -> Self {
         let process = transport.process();
         let local = transport.machines()[process];
-        assert!(local > 0, "a process of a group holds at least one machine");
+        assert!((1..=MOST_MACHINES).contains(&local), "a process of a group holds 1 to {MOST_MACHINES} machines");
         let first_rank = transport.machines()[..process].iter().sum();
         let size = transport.machines().iter().sum();
+        let (sums_integers, checked) = (transport.sums_integers(), transport.needs_checksums());
+        let alone = transport.machines().len() == 1;
         let state = State {
             transport: Box::new(transport),
             deposits: absent(local),
             arrived: 0,
             present: local,
             done: 0,
-            reply: None,
-            inboxes: vec![Vec::new(); local],
+            version: 0,
+            answer: Answer { message: Arc::from([]), control: Vec::new(), cost: Cost::default() },
+            inboxes: vec![neighbours::Swapped::default(); local],
             failure: None,
         };
-        let meeting = Meeting { state: Mutex::new(state), complete: Condvar::new(), answered: Condvar::new() };
-        Self { meeting: Arc::new(meeting), first_rank, size, local }
+        let meeting = Meeting { state: Mutex::new(state), changed: Condvar::new(), deadline: None };
+        Self { meeting, first_rank, size, local, sums_integers, checked, alone }
     }
 
-    /// One handle a machine, in rank order.
-    pub fn into_machines(self) -> Vec<Machine> {
-        let machine = |local| Machine {
-            meeting: Arc::clone(&self.meeting),
-            local,
-            rank: self.first_rank + local,
-            size: self.size,
-            done: 0,
-        };
-        (0..self.local).map(machine).collect()
+    /// No machine of this process may keep the others waiting for longer.
+    pub fn with_deadline(mut self, deadline: Option<Duration>) -> Self {
+        self.meeting.deadline = deadline;
+        self
     }
 
-    /// Runs `body` on every machine of this process, each on a thread of its own, and returns what they return, in rank order.
-    pub fn run<R: Send, E: Send>(self, body: impl Fn(&mut Machine) -> Result<R, E> + Sync) -> Vec<Result<R, E>> {
-        let machines = self.into_machines();
+    /// Runs `body` on every machine of this process and returns what they return, in rank order.
+    ///
+    /// # Panics
+    /// If a machine panics, or the system has no memory for its stack.
+    pub fn run<R: Send, E: Send>(self, body: impl Fn(&mut Machine<'_>) -> Result<R, E> + Sync) -> Vec<Result<R, E>> {
+        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(self.local);
+        let (each, more) = (self.local / threads, self.local % threads);
+        let mut next = 0;
+        let ranges: Vec<std::ops::Range<usize>> = (0..threads)
+            .map(|thread| {
+                let first = next;
+                next += each + usize::from(thread < more);
+                first..next
+            })
+            .collect();
+        let (group, body) = (&self, &body);
         std::thread::scope(|scope| {
-            let body = &body;
-            let start = |mut machine: Machine| {
+            let start = |range: std::ops::Range<usize>| {
                 std::thread::Builder::new()
-                    .name(format!("machine {}", machine.rank))
-                    // A thousand machines fit into memory; nothing here recurses deeply.
-                    .stack_size(2 << 20)
-                    .spawn_scoped(scope, move || body(&mut machine))
-                    .expect("the system gives a thread to every machine")
+                    .name(format!("machines {} to {}", self.first_rank + range.start, self.first_rank + range.end - 1))
+                    // Starting a machine, and a turn of all, nest as deeply as there are machines.
+                    .stack_size((2 << 20) + 2048 * range.len())
+                    .spawn_scoped(scope, move || {
+                        let mut results: Vec<Option<Result<R, E>>> = range.clone().map(|_| None).collect();
+                        start_machines(group, body, range.start, &mut results, &mut || false);
+                        results
+                    })
+                    .expect("the system gives a thread to every core")
             };
-            let threads: Vec<_> = machines.into_iter().map(start).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            let threads: Vec<_> = ranges.into_iter().map(start).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Option<Result<R, E>>>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            threads.into_iter().map(join).collect()
+            let results: Vec<_> = threads.into_iter().flat_map(join).collect();
+            results.into_iter().map(|result| result.expect("a thread ends when all its machines have")).collect()
         })
     }
 }
 
 /// Runs `body` on `count` machines in this process.
-pub fn run<R: Send, E: Send>(count: usize, body: impl Fn(&mut Machine) -> Result<R, E> + Sync) -> Vec<Result<R, E>> {
+pub fn run<R: Send, E: Send>(
+    count: usize,
+    body: impl Fn(&mut Machine<'_>) -> Result<R, E> + Sync,
+) -> Vec<Result<R, E>> {
     Group::new(Solo::new(count)).run(body)
 }
 
-impl Collective for Machine {
-    fn rank(&self) -> usize {
-        self.rank
-    }
+/// Starts the machines from `local` on, a place in `results` each, and runs them to their end. `turn` lets all machines that were started before
+/// go on until they wait, and says whether one of them is still there. A coroutine lives in a scope, hence the recursion.
+fn start_machines<R, E>(
+    group: &Group,
+    body: &impl Fn(&mut Machine<'_>) -> Result<R, E>,
+    local: usize,
+    results: &mut [Option<Result<R, E>>],
+    turn: &mut dyn FnMut() -> bool,
+) {
+    let Some((result, others)) = results.split_first_mut() else {
+        return group.meeting.take_turns(turn);
+    };
+    let stack = DefaultStack::new(STACK_BYTES).expect("the system has memory for the stack of every machine");
+    let machine = ScopedCoroutine::with_stack(stack, |yielder: &Yielder<(), ()>, ()| {
+        body(&mut Machine { group, yielder, local, done: 0 })
+    });
+    machine.scope(|mut machine| {
+        let mut turn = || {
+            let before = turn();
+            if result.is_none()
+                && let CoroutineResult::Return(done) = machine.as_mut().resume(())
+            {
+                *result = Some(done);
+            }
+            before | result.is_none()
+        };
+        start_machines(group, body, local + 1, others, &mut turn);
+    });
+}
 
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
-        let deposit = Deposit::ToHub(frame::seal(self.done, message));
+impl Machine<'_> {
+    /// Swaps sealed messages with neighbours; the checks and the order are [`neighbours::carry`]'s.
+    pub(crate) fn swap_parcels(&mut self, parcels: Parcels) -> Result<neighbours::Swapped, CommError> {
+        let (local, checked) = (self.local, self.group.checked);
         self.meet(
-            deposit,
-            |state, exchange| state.carry(exchange, combine),
-            |state| state.reply.clone().expect("a completed exchange has a reply"),
+            Deposit::ToNeighbours(parcels),
+            |state, exchange| state.carry_parcels(exchange, checked),
+            |state| std::mem::take(&mut state.inboxes[local]),
         )
     }
 
-    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
-        Some(self)
-    }
-}
-
-impl Machine {
-    /// Swaps sealed messages with neighbours; the checks and the order are [`neighbours::carry`]'s.
-    pub(crate) fn swap_parcels(&mut self, parcels: Parcels) -> Result<Vec<Arc<[u8]>>, CommError> {
-        let local = self.local;
-        self.meet(Deposit::ToNeighbours(parcels), State::carry_parcels, |state| {
-            std::mem::take(&mut state.inboxes[local])
-        })
-    }
-
-    /// Exchanges and swaps that this machine has completed: the number of the next.
-    pub(crate) fn done(&self) -> u64 {
-        self.done
+    /// A message to a neighbour in its envelope.
+    pub(crate) fn seal(&self, message: &[u8]) -> Vec<u8> {
+        frame::seal(self.done, &[], message, self.group.checked)
     }
 
     /// Leaves the deposit, waits until all machines of the process have left theirs and its first machine has carried them, and
@@ -219,7 +298,7 @@ impl Machine {
         carry: impl FnOnce(&mut State, u64) -> Result<(), CommError>,
         collect: impl FnOnce(&mut State) -> R,
     ) -> Result<R, CommError> {
-        let meeting = Arc::clone(&self.meeting);
+        let meeting = &self.group.meeting;
         let mut state = meeting.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -227,25 +306,25 @@ impl Machine {
         state.deposits[self.local] = deposit;
         state.arrived += 1;
         let everyone = state.deposits.len();
-        if self.local == 0 {
-            while state.arrived < everyone && state.failure.is_none() {
-                state = meeting.complete.wait(state).unwrap_or_else(PoisonError::into_inner);
+        if state.arrived == everyone && self.local != 0 {
+            meeting.announce(&mut state);
+        }
+        let waits = |state: &State| match self.local {
+            0 => state.arrived < everyone,
+            _ => state.done == self.done,
+        };
+        while waits(&state) && state.failure.is_none() {
+            drop(state);
+            self.yielder.suspend(());
+            state = meeting.lock();
+        }
+        if self.local == 0 && state.failure.is_none() {
+            state.arrived = 0;
+            match carry(&mut state, self.done) {
+                Ok(()) => state.done += 1,
+                Err(failure) => state.failure = Some(failure),
             }
-            if state.failure.is_none() {
-                state.arrived = 0;
-                match carry(&mut state, self.done) {
-                    Ok(()) => state.done += 1,
-                    Err(failure) => state.failure = Some(failure),
-                }
-                meeting.answered.notify_all();
-            }
-        } else {
-            if state.arrived == everyone {
-                meeting.complete.notify_one();
-            }
-            while state.done == self.done && state.failure.is_none() {
-                state = meeting.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            meeting.announce(&mut state);
         }
         if state.done == self.done {
             return Err(state.failure.clone().expect("only a failure leaves a meeting without an answer"));
@@ -255,61 +334,238 @@ impl Machine {
     }
 }
 
+impl Collective for Machine<'_> {
+    fn rank(&self) -> usize {
+        self.group.first_rank + self.local
+    }
+
+    fn size(&self) -> usize {
+        self.group.size
+    }
+
+    fn reduce(&mut self, message: &[u8], control: &mut [i32], mut how: Reduction<'_>) -> Result<Reply, CommError> {
+        let Group { sums_integers, checked, size, .. } = *self.group;
+        let (words, why) = (control.len(), how.name());
+        let (deposit, up) = match how.integer_bytes() {
+            Some(width) if sums_integers => {
+                let mut deposit = message.to_vec();
+                control.iter().for_each(|&word| push_integer(i64::from(word), width, &mut deposit));
+                let control_bytes = (words * width) as u64;
+                (Deposit::Integers(deposit), Cost { up_bytes: message.len() as u64, control_bytes, ..Cost::default() })
+            }
+            integers => {
+                // A star packs integers that are to be summed.
+                let packed = integers.map(|width| pack(message, width));
+                let payload = packed.as_deref().unwrap_or(message);
+                let framed = frame::seal(self.done, control, payload, checked);
+                let opened = frame::open(self.done, words, &framed, checked).expect("an envelope that was just sealed");
+                let Cost { up_bytes, control_bytes, frame_bytes, .. } = cost_of(&opened);
+                let up = Cost { up_bytes, control_bytes, frame_bytes, ..Cost::default() };
+                (Deposit::ToHub { framed, why }, up)
+            }
+        };
+        let answer = self.meet(
+            deposit,
+            |state, exchange| match how.integer_bytes().filter(|_| sums_integers) {
+                Some(width) => state.carry_integers(width, words),
+                None => state.carry(exchange, words, checked, why, &mut how),
+            },
+            |state| state.answer.clone(),
+        )?;
+        control.copy_from_slice(&answer.control);
+        let cost = Cost {
+            up_bytes: up.up_bytes,
+            control_bytes: up.control_bytes + answer.cost.control_bytes,
+            frame_bytes: up.frame_bytes + answer.cost.frame_bytes,
+            ..answer.cost
+        };
+        Ok(Reply { message: answer.message, roster: Roster::All(size), cost })
+    }
+
+    fn beside(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Option<Result<Arc<[u8]>, CommError>> {
+        self.group.alone.then(|| {
+            self.meet(
+                Deposit::Beside(message.to_vec()),
+                |state, _| state.combine_beside(combine),
+                |state| Arc::clone(&state.answer.message),
+            )
+        })
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
+    }
+}
+
+fn cost_of(opened: &frame::Opened<'_>) -> Cost {
+    Cost {
+        up_bytes: opened.message.len() as u64,
+        control_bytes: opened.control_bytes,
+        frame_bytes: opened.frame_bytes,
+        ..Cost::default()
+    }
+}
+
+fn push_integer(number: i64, width: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&number.to_le_bytes()[..width]);
+}
+
+/// Integers of this width, packed behind their number.
+fn pack(message: &[u8], width: usize) -> Vec<u8> {
+    let mut packed = Vec::new();
+    numbers::push_count((message.len() / width) as u64, &mut packed);
+    packed.extend(match width {
+        4 => pack_integers(message.chunks_exact(4).map(|bytes| i64::from(<i32 as numbers::Number>::read(bytes)))),
+        _ => pack_integers(message.chunks_exact(8).map(<i64 as numbers::Number>::read)),
+    });
+    packed
+}
+
+/// Undoes [`pack`].
+fn unpack(mut packed: &[u8], width: usize) -> Option<Vec<u8>> {
+    let count = numbers::take_count(&mut packed)?;
+    let integers = unpack_integers(packed, usize::try_from(count).ok()?)?;
+    let mut message = Vec::with_capacity(integers.len() * width);
+    integers.into_iter().for_each(|number| push_integer(number, width, &mut message));
+    Some(message)
+}
+
 fn absent(count: usize) -> Vec<Deposit> {
     (0..count).map(|_| Deposit::Absent).collect()
 }
 
 impl State {
     /// Machine 0 of the process: carries all local messages to the hub and keeps the reply for the others.
-    fn carry(&mut self, exchange: u64, combine: &mut Combine<'_>) -> Result<(), CommError> {
-        let mine = self.take_deposits("to its neighbours", "to the hub", |deposit| match deposit {
-            Deposit::ToHub(framed) => Some(framed),
-            _ => None,
+    fn carry(
+        &mut self,
+        exchange: u64,
+        words: usize,
+        checked: bool,
+        why: &'static str,
+        how: &mut Reduction<'_>,
+    ) -> Result<(), CommError> {
+        let mine = self.take_deposits(why, |deposit| match deposit {
+            Deposit::ToHub { framed, why: theirs } if theirs == why => Ok(framed),
+            Deposit::ToHub { why: theirs, .. } => Err(theirs),
+            other => Err(other.name()),
         })?;
+        let packs = how.integer_bytes();
+        let mut longest_up = mine.iter().map(Vec::len).max().unwrap_or(0);
         let mut open_and_combine = |framed: &[&[u8]]| {
+            longest_up = framed.iter().map(|framed| framed.len()).max().unwrap_or(0);
             let mut messages = Vec::with_capacity(framed.len());
+            let mut control = vec![0i32; words];
+            let damaged = |rank, what| CommError::Damaged { rank, exchange, what };
             for (rank, framed) in framed.iter().enumerate() {
-                let damaged = |what| CommError::Damaged { rank, exchange, what };
-                messages.push(frame::open(exchange, framed).map_err(damaged)?);
+                let opened = frame::open(exchange, words, framed, checked).map_err(|what| damaged(rank, what))?;
+                control.iter_mut().zip(&opened.control).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+                messages.push(opened.message);
             }
-            let longest = messages.iter().map(|message| message.len()).max().unwrap_or(0);
-            let mut down = combine(&messages)?;
-            down.extend_from_slice(&(longest as u64).to_le_bytes());
-            Ok(frame::seal(exchange, &down))
+            let Some(width) = packs else {
+                return Ok(frame::seal(exchange, &control, &how.combine(&messages)?, checked));
+            };
+            let unpacked = messages.iter().enumerate().map(|(rank, message)| {
+                unpack(message, width).ok_or_else(|| damaged(rank, "it is no code of integers".to_owned()))
+            });
+            let unpacked: Vec<Vec<u8>> = unpacked.collect::<Result<_, _>>()?;
+            let sums = how.combine(&unpacked.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            Ok(frame::seal(exchange, &control, &pack(&sums, width), checked))
         };
         let framed = self.transport.exchange(mine, &mut open_and_combine)?;
         let damaged = |what| CommError::Damaged { rank: 0, exchange, what };
-        let body = frame::open(exchange, &framed).map_err(damaged)?;
-        let (message, longest) = body.split_last_chunk::<8>().ok_or_else(|| damaged("it is too short".to_owned()))?;
-        self.reply = Some(Reply { message: Arc::from(message), longest_up: u64::from_le_bytes(*longest) as usize });
+        let opened = frame::open(exchange, words, &framed, checked).map_err(damaged)?;
+        let message = match packs {
+            None => Arc::from(opened.message),
+            Some(width) => unpack(opened.message, width)
+                .map(Arc::from)
+                .ok_or_else(|| damaged("it is no code of integers".to_owned()))?,
+        };
+        let passed = cost_of(&opened);
+        let cost = Cost {
+            up_bytes: 0,
+            down_bytes: passed.up_bytes,
+            hops: 2,
+            path_bytes: (longest_up + framed.len()) as u64,
+            ..passed
+        };
+        self.answer = Answer { message, control: opened.control, cost };
+        Ok(())
+    }
+
+    /// Machine 0 of the process: lets the transport add all integers.
+    fn carry_integers(&mut self, width: usize, words: usize) -> Result<(), CommError> {
+        let mine = self.take_deposits("to sum integers", |deposit| match deposit {
+            Deposit::Integers(integers) => Ok(integers),
+            other => Err(other.name()),
+        })?;
+        let mine: Vec<&[u8]> = mine.iter().map(Vec::as_slice).collect();
+        let sums = match width {
+            4 => {
+                let mut sums: Vec<i32> = numbers::read(&numbers::sum::<i32>(&mine)?).collect();
+                self.transport.sum(Integers::I32(&mut sums))?;
+                numbers::to_bytes(&sums)
+            }
+            _ => {
+                let mut sums: Vec<i64> = numbers::read(&numbers::sum::<i64>(&mine)?).collect();
+                self.transport.sum(Integers::I64(&mut sums))?;
+                numbers::to_bytes(&sums)
+            }
+        };
+        let (message, control) = sums.split_at(sums.len() - words * width);
+        let control = control.chunks_exact(width).map(|word| <i32 as numbers::Number>::read(&word[..4])).collect();
+        let (down_bytes, control_bytes) = (message.len() as u64, (words * width) as u64);
+        let path_bytes = 2 * (down_bytes + control_bytes);
+        let cost = Cost { down_bytes, control_bytes, hops: 2, path_bytes, ..Cost::default() };
+        self.answer = Answer { message: Arc::from(message), control, cost };
+        Ok(())
+    }
+
+    /// Machine 0 of the only process: what does not leave it.
+    fn combine_beside(&mut self, combine: &mut Combine<'_>) -> Result<(), CommError> {
+        let mine = self.take_deposits("beside the protocol", |deposit| match deposit {
+            Deposit::Beside(message) => Ok(message),
+            other => Err(other.name()),
+        })?;
+        self.answer.message = combine(&mine.iter().map(Vec::as_slice).collect::<Vec<_>>())?.into();
         Ok(())
     }
 
     /// Machine 0 of the process: carries all local messages to the neighbours, and theirs back.
-    fn carry_parcels(&mut self, exchange: u64) -> Result<(), CommError> {
-        let outgoing = self.take_deposits("to the hub", "to its neighbours", |deposit| match deposit {
-            Deposit::ToNeighbours(parcels) => Some(parcels),
-            _ => None,
+    fn carry_parcels(&mut self, exchange: u64, checked: bool) -> Result<(), CommError> {
+        let outgoing = self.take_deposits("to its neighbours", |deposit| match deposit {
+            Deposit::ToNeighbours(parcels) => Ok(parcels),
+            other => Err(other.name()),
         })?;
-        self.inboxes = neighbours::carry(&mut *self.transport, exchange, outgoing)?;
+        self.inboxes = neighbours::carry(&mut *self.transport, exchange, outgoing, checked)?;
         Ok(())
     }
 
-    /// All local deposits, if they are of the kind that the process's first machine brought.
+    /// All local deposits, if they are of the kind that the process's first machine brought; `take` says what else it is.
     fn take_deposits<T>(
         &mut self,
-        other: &str,
         kind: &str,
-        take: impl Fn(Deposit) -> Option<T>,
+        take: impl Fn(Deposit) -> Result<T, &'static str>,
     ) -> Result<Vec<T>, CommError> {
         let everyone = self.deposits.len();
         let first: usize = self.transport.machines()[..self.transport.process()].iter().sum();
         let deposits = std::mem::replace(&mut self.deposits, absent(everyone));
-        let refused = |local| CommError::Refused {
-            rank: first + local,
-            what: format!("it sends {other} where machine {first} sends {kind}"),
+        let refused = |local: usize, other: &str| {
+            CommError::refused(first + local, format!("it sends {other} where machine {first} sends {kind}"))
         };
-        deposits.into_iter().enumerate().map(|(local, deposit)| take(deposit).ok_or_else(|| refused(local))).collect()
+        let taken = deposits.into_iter().enumerate();
+        taken.map(|(local, deposit)| take(deposit).map_err(|other| refused(local, other))).collect()
+    }
+}
+
+impl Deposit {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Absent => "nothing",
+            Self::ToHub { why, .. } => why,
+            Self::Integers(_) => "to sum integers",
+            Self::Beside(_) => "beside the protocol",
+            Self::ToNeighbours(_) => "to its neighbours",
+        }
     }
 }
 
@@ -318,15 +574,55 @@ impl Meeting {
         // A panicking machine says so through its drop; the state itself is always whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn announce(&self, state: &mut State) {
+        state.version += 1;
+        self.changed.notify_all();
+    }
+
+    /// Lets a thread's machines take turns until all have come to their end; between turns it waits for news.
+    fn take_turns(&self, turn: &mut dyn FnMut() -> bool) {
+        loop {
+            let seen = self.lock().version;
+            if !turn() {
+                return;
+            }
+            let begun = Instant::now();
+            let mut state = self.lock();
+            while state.version == seen {
+                state = match self.deadline {
+                    None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    Some(deadline) => {
+                        let left = deadline.saturating_sub(begun.elapsed());
+                        if left.is_zero() && state.failure.is_none() {
+                            self.give_up(&mut state, deadline);
+                            break;
+                        }
+                        let waited = self.changed.wait_timeout(state, left.max(Duration::from_millis(1)));
+                        waited.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                };
+            }
+        }
+    }
+
+    /// Ends the group: a machine of another thread kept this one waiting for too long.
+    fn give_up(&self, state: &mut State, deadline: Duration) {
+        let first: usize = state.transport.machines()[..state.transport.process()].iter().sum();
+        let missing = state.deposits.iter().position(|deposit| matches!(deposit, Deposit::Absent)).unwrap_or(0);
+        let (exchange, seconds) = (state.done, deadline.as_secs());
+        state.failure = Some(CommError::Late { rank: first + missing, exchange, seconds });
+        self.announce(state);
+    }
 }
 
-impl Drop for Machine {
+impl Drop for Machine<'_> {
     fn drop(&mut self) {
-        let mut state = self.meeting.lock();
+        let rank = self.rank();
+        let mut state = self.group.meeting.lock();
         if state.failure.is_none() {
-            state.failure = Some(CommError::Left { rank: self.rank, exchange: self.done });
-            self.meeting.complete.notify_all();
-            self.meeting.answered.notify_all();
+            state.failure = Some(CommError::Left { rank, exchange: self.done });
+            self.group.meeting.announce(&mut state);
         }
         state.present -= 1;
         if state.present == 0 {
@@ -339,20 +635,23 @@ impl Drop for Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Numbers;
+
+    fn gather(machine: &mut Machine<'_>, message: &[u8]) -> Result<(), CommError> {
+        machine.exchange(message, Reduction::Gather).map(drop)
+    }
 
     #[test]
     fn a_machine_that_leaves_is_named_by_all_others() {
         let results = run(5, |machine| {
-            machine.all_gather(b"here")?;
+            gather(machine, b"here")?;
             if machine.rank() == 3 {
-                return Err(CommError::Refused { rank: 3, what: "it had enough".to_owned() });
+                return Err(CommError::refused(3, "it had enough"));
             }
-            machine.all_gather(b"still here").map(drop)
+            gather(machine, b"still here")
         });
         for (rank, result) in results.into_iter().enumerate() {
             let expected = match rank {
-                3 => CommError::Refused { rank: 3, what: "it had enough".to_owned() },
+                3 => CommError::refused(3, "it had enough"),
                 _ => CommError::Left { rank: 3, exchange: 1 },
             };
             assert_eq!(result.unwrap_err(), expected);
@@ -362,21 +661,34 @@ mod tests {
     #[test]
     fn machines_that_finish_early_do_not_spoil_the_last_exchange() {
         for _ in 0..200 {
-            let results = run(8, |machine| machine.all_gather(b"x"));
-            assert!(results.into_iter().all(|result| result.is_ok()));
+            assert!(run(8, |machine| gather(machine, b"x")).into_iter().all(|result| result.is_ok()));
         }
     }
 
     #[test]
-    fn a_thousand_machines_sum() {
-        let results = run(1000, |machine| {
-            let mut numbers = [machine.rank() as i64; 3];
+    fn five_thousand_machines_sum() {
+        let results = run(5000, |machine| {
+            let mut sum = machine.rank() as i64;
             for _ in 0..3 {
-                machine.all_reduce_sum(Numbers::I64(&mut numbers))?;
+                sum = machine.exchange(&sum.to_le_bytes(), Reduction::SumI64)?.numbers().next().unwrap();
             }
-            Ok::<_, CommError>(numbers[0])
+            Ok::<_, CommError>(sum)
         });
-        assert!(results.into_iter().all(|sum| sum.unwrap() == 499_500 * 1000 * 1000));
+        assert!(results.into_iter().all(|sum| sum.unwrap() == 12_497_500 * 5000 * 5000));
+    }
+
+    #[test]
+    fn a_machine_that_keeps_the_others_waiting_is_named() {
+        let group = Group::new(Solo::new(2)).with_deadline(Some(Duration::from_millis(100)));
+        let results = group.run(|machine| {
+            if machine.rank() == 1 && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+                std::thread::sleep(Duration::from_millis(600));
+            }
+            gather(machine, b"x")
+        });
+        if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+            assert_eq!(results[0], Err(CommError::Late { rank: 1, exchange: 0, seconds: 0 }));
+        }
     }
 
     /// A transport that bends one byte of one machine's message.
@@ -389,17 +701,30 @@ mod tests {
         fn machines(&self) -> &[usize] {
             self.0.machines()
         }
+        fn needs_checksums(&self) -> bool {
+            true
+        }
         fn exchange(&mut self, mut mine: Vec<Vec<u8>>, combine: &mut Combine<'_>) -> Result<Arc<[u8]>, CommError> {
-            mine[self.1][9] ^= 4;
+            mine[self.1][3] ^= 4;
             self.0.exchange(mine, combine)
         }
     }
 
     #[test]
     fn a_damaged_message_names_its_machine() {
-        let results = Group::new(Bent(Solo::new(4), 2)).run(|machine| machine.all_gather(b"payload"));
-        for result in results {
+        for result in Group::new(Bent(Solo::new(4), 2)).run(|machine| gather(machine, b"payload")) {
             assert!(matches!(result.unwrap_err(), CommError::Damaged { rank: 2, exchange: 0, .. }));
         }
+    }
+
+    #[test]
+    fn a_panic_of_a_machine_is_a_panic_of_the_group() {
+        let panicked = std::panic::catch_unwind(|| {
+            run(5, |machine| {
+                assert!(machine.rank() != 3, "machine 3 lost its mind");
+                gather(machine, b"x")
+            })
+        });
+        assert!(panicked.is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! What the machines must agree on before they start. Which fields these are belongs to the run.
 
-use crate::collective::{Collective, CommError};
+use crate::collective::{Collective, CommError, Reduction};
+use crate::numbers::{push_count, take_bytes, take_count};
 
 /// How many differences an error lists; a run of a thousand machines with a wrong job file needs no thousand lines.
 const LISTED: usize = 20;
@@ -17,7 +18,7 @@ pub fn agree(comm: &mut dyn Collective, fields: &[(&str, String)]) -> Result<(),
         assert!(fields[..i].iter().all(|(other, _)| other != name), "the field `{name}` is given twice");
     }
     let message: Vec<u8> = fields.iter().flat_map(|(name, value)| [*name, value]).flat_map(encode).collect();
-    comm.exchange(&message, &mut |messages| {
+    let mut compare_all = |messages: &[&[u8]]| {
         let mut differences = Vec::new();
         let (mut first, mut count) = (None, 0);
         for (rank, message) in messages.iter().enumerate() {
@@ -41,12 +42,13 @@ pub fn agree(comm: &mut dyn Collective, fields: &[(&str, String)]) -> Result<(),
         }
         let what = format!("the machines do not agree, start all of them alike\n  {}", differences.join("\n  "));
         Err(CommError::Refused { rank, what })
-    })?;
-    Ok(())
+    };
+    comm.exchange(&message, Reduction::Hub(&mut compare_all)).map(drop)
 }
 
 fn encode(text: &str) -> Vec<u8> {
-    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    let mut bytes = Vec::new();
+    push_count(text.len() as u64, &mut bytes);
     bytes.extend_from_slice(text.as_bytes());
     bytes
 }
@@ -55,10 +57,8 @@ fn decode(mut message: &[u8]) -> Option<Vec<(String, String)>> {
     let mut fields = Vec::new();
     while !message.is_empty() {
         let mut text = || {
-            let (length, tail) = message.split_first_chunk::<8>()?;
-            let (text, tail) = tail.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-            message = tail;
-            String::from_utf8(text.to_vec()).ok()
+            let length = take_count(&mut message)?;
+            String::from_utf8(take_bytes(&mut message, length)?.to_vec()).ok()
         };
         fields.push((text()?, text()?));
     }
@@ -106,7 +106,7 @@ mod tests {
         let results = group::run(5, |machine| {
             agree(machine, &fields(0))?;
             agree(machine, &[])?;
-            machine.all_gather(b"the group goes on").map(drop)
+            machine.exchange(b"the group goes on", Reduction::Gather).map(drop)
         });
         assert!(results.into_iter().all(|result| result.is_ok()));
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_is_no_list_of_fields_is_refused() {
         let results = group::run(3, |machine| match machine.rank() {
-            1 => machine.exchange(b"another version", &mut |_| Ok(Vec::new())).map(drop),
+            1 => machine.exchange(b"another version", Reduction::Hub(&mut |_| Ok(Vec::new()))).map(drop),
             _ => agree(machine, &fields(0)),
         });
         assert!(results.into_iter().all(|result| matches!(result, Err(CommError::Refused { rank: 1, .. }))));

@@ -1,12 +1,20 @@
-//! Messages between neighbours of a graph, and what passed on every edge. Which graph it is, and what the messages mean, belongs to others.
+//! Messages between neighbours of a graph. Which graph it is, and what the messages mean, belongs to others.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::collective::{Collective, Combine, CommError, Reply};
-use crate::frame::{self, FRAME_BYTES};
+use crate::collective::{Collective, CommError};
+use crate::frame;
 use crate::group::{Machine, Transport};
-use crate::meter::Traffic;
+use crate::numbers::{push_count, take_bytes, take_count};
+
+/// What the neighbours sent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Swapped {
+    /// Their messages, in the order of the neighbours.
+    pub messages: Vec<Arc<[u8]>>,
+    /// Bytes of the envelopes on each edge, both ways.
+    pub frame_bytes: Vec<u64>,
+}
 
 /// One machine's view of its neighbours. The group's hub stays within reach, for the start, for evaluation and for checks.
 ///
@@ -17,121 +25,45 @@ pub trait Neighbours: Collective {
     ///
     /// # Panics
     /// Unless neighbours are ascending ranks of other machines, with one message each.
-    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Vec<Arc<[u8]>>, CommError>;
+    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Swapped, CommError>;
 
     /// Sends `message` to each of `neighbours` and returns theirs, in the same order.
     ///
     /// # Panics
     /// Unless neighbours are ascending ranks of other machines.
-    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Vec<Arc<[u8]>>, CommError>;
+    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Swapped, CommError>;
 }
 
 impl<N: Neighbours + ?Sized> Neighbours for &mut N {
-    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Vec<Arc<[u8]>>, CommError> {
+    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Swapped, CommError> {
         (**self).swap_each(neighbours, messages)
     }
 
-    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Vec<Arc<[u8]>>, CommError> {
+    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Swapped, CommError> {
         (**self).swap(neighbours, message)
     }
 }
 
-impl Neighbours for Machine {
-    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Vec<Arc<[u8]>>, CommError> {
+impl Neighbours for Machine<'_> {
+    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Swapped, CommError> {
         check(self, neighbours);
         assert_eq!(neighbours.len(), messages.len(), "each neighbour gets one message");
-        let sealed = messages.iter().map(|message| Arc::from(frame::seal(self.done(), message)));
-        self.swap_parcels(neighbours.iter().copied().zip(sealed).collect())
+        let sealed = messages.iter().map(|message| Arc::from(self.seal(message)));
+        let parcels = neighbours.iter().copied().zip(sealed).collect();
+        self.swap_parcels(parcels)
     }
 
-    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Vec<Arc<[u8]>>, CommError> {
+    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Swapped, CommError> {
         check(self, neighbours);
-        let sealed: Arc<[u8]> = Arc::from(frame::seal(self.done(), message));
+        let sealed: Arc<[u8]> = Arc::from(self.seal(message));
         self.swap_parcels(neighbours.iter().map(|&to| (to, Arc::clone(&sealed))).collect())
     }
 }
 
-fn check(machine: &Machine, neighbours: &[usize]) {
+fn check(machine: &Machine<'_>, neighbours: &[usize]) {
     assert!(neighbours.is_sorted_by(|a, b| a < b), "neighbours are ascending ranks: {neighbours:?}");
     assert!(neighbours.last().is_none_or(|&last| last < machine.size()), "neighbours are machines of the group");
     assert!(!neighbours.contains(&machine.rank()), "no machine is its own neighbour");
-}
-
-/// A machine among neighbours that counts what passes on every edge. The hub is the way around it.
-pub struct MeteredNeighbours<N> {
-    inner: N,
-    edges: BTreeMap<usize, Traffic>,
-}
-
-impl<N: Neighbours> MeteredNeighbours<N> {
-    /// Counts from zero.
-    pub fn new(inner: N) -> Self {
-        Self { inner, edges: BTreeMap::new() }
-    }
-
-    /// What has passed so far, by the neighbour's rank: `up_bytes` were sent to it, `down_bytes` came from it. No link is modelled.
-    pub fn edges(&self) -> &BTreeMap<usize, Traffic> {
-        &self.edges
-    }
-
-    /// Goes on from what had passed before, after a resume.
-    pub fn set_edges(&mut self, edges: BTreeMap<usize, Traffic>) {
-        self.edges = edges;
-    }
-
-    /// What has passed on all edges of this machine; a trip is a message each way with one neighbour.
-    pub fn traffic(&self) -> Traffic {
-        self.edges.values().fold(Traffic::default(), |sum, edge| sum.plus(edge))
-    }
-
-    /// The way around the meter.
-    pub fn unmetered(&mut self) -> &mut N {
-        &mut self.inner
-    }
-
-    fn count(&mut self, neighbour: usize, sent: usize, received: usize) {
-        let edge = self.edges.entry(neighbour).or_default();
-        edge.up_bytes += sent as u64;
-        edge.down_bytes += received as u64;
-        edge.frame_bytes += 2 * FRAME_BYTES as u64;
-        edge.trips += 1;
-    }
-}
-
-impl<N: Neighbours> Neighbours for MeteredNeighbours<N> {
-    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Vec<Arc<[u8]>>, CommError> {
-        let theirs = self.inner.swap_each(neighbours, messages)?;
-        for ((&neighbour, sent), received) in neighbours.iter().zip(messages).zip(&theirs) {
-            self.count(neighbour, sent.len(), received.len());
-        }
-        Ok(theirs)
-    }
-
-    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Vec<Arc<[u8]>>, CommError> {
-        let theirs = self.inner.swap(neighbours, message)?;
-        for (&neighbour, received) in neighbours.iter().zip(&theirs) {
-            self.count(neighbour, message.len(), received.len());
-        }
-        Ok(theirs)
-    }
-}
-
-impl<N: Neighbours> Collective for MeteredNeighbours<N> {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
-        self.inner.exchange(message, combine)
-    }
-
-    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
-        Some(self)
-    }
 }
 
 /// Sealed messages, each with the rank at the other end, in ascending order.
@@ -142,7 +74,8 @@ pub(crate) fn carry(
     transport: &mut dyn Transport,
     exchange: u64,
     outgoing: Vec<Parcels>,
-) -> Result<Vec<Vec<Arc<[u8]>>>, CommError> {
+    checked: bool,
+) -> Result<Vec<Swapped>, CommError> {
     let process = transport.process();
     let ranks = ranks(transport.machines());
     let mine = ranks[process].clone();
@@ -154,9 +87,7 @@ pub(crate) fn carry(
                 arrived[to - mine.start].push((from, Arc::clone(sealed)));
             } else {
                 let bundle = &mut bundles[ranks.partition_point(|range| range.end <= *to)];
-                for number in [from, *to, sealed.len()] {
-                    bundle.extend_from_slice(&(number as u64).to_le_bytes());
-                }
+                [from, *to, sealed.len()].iter().for_each(|&number| push_count(number as u64, bundle));
                 bundle.extend_from_slice(sealed);
             }
         }
@@ -175,14 +106,15 @@ pub(crate) fn carry(
     let inbox = |((rank, mut parcels), sent): ((usize, Parcels), &Parcels)| {
         parcels.sort_by_key(|(from, _)| *from);
         check_symmetry(rank, sent, &parcels)?;
-        let open = |(from, sealed): &(usize, Arc<[u8]>)| {
-            frame::open(exchange, sealed).map(Arc::from).map_err(|what| CommError::Damaged {
-                rank: *from,
-                exchange,
-                what,
-            })
-        };
-        parcels.iter().map(open).collect()
+        let mut swapped = Swapped::default();
+        for ((from, theirs), (_, own)) in parcels.iter().zip(sent) {
+            let damaged = |what| CommError::Damaged { rank: *from, exchange, what };
+            let opened = frame::open(exchange, 0, theirs, checked).map_err(damaged)?;
+            let own = frame::open(exchange, 0, own, checked).map_err(damaged)?;
+            swapped.frame_bytes.push(opened.frame_bytes + own.frame_bytes);
+            swapped.messages.push(Arc::from(opened.message));
+        }
+        Ok(swapped)
     };
     mine.zip(arrived).zip(&outgoing).map(inbox).collect()
 }
@@ -198,15 +130,9 @@ fn ranks(machines: &[usize]) -> Vec<std::ops::Range<usize>> {
 }
 
 fn take_parcel<'a>(rest: &mut &'a [u8]) -> Option<(usize, usize, &'a [u8])> {
-    let mut number = || {
-        let (word, tail) = rest.split_first_chunk::<8>()?;
-        *rest = tail;
-        usize::try_from(u64::from_le_bytes(*word)).ok()
-    };
+    let mut number = || usize::try_from(take_count(rest)?).ok();
     let (from, to, length) = (number()?, number()?, number()?);
-    let (sealed, tail) = rest.split_at_checked(length)?;
-    *rest = tail;
-    Some((from, to, sealed))
+    Some((from, to, take_bytes(rest, length as u64)?))
 }
 
 fn check_symmetry(rank: usize, sent: &Parcels, received: &Parcels) -> Result<(), CommError> {
@@ -238,7 +164,7 @@ pub(crate) fn deliver_through_hub<T: Transport + ?Sized>(
     // The first machine of a process speaks for it.
     let mut messages = vec![Vec::new(); ranks[process].len()];
     for bundle in &bundles {
-        messages[0].extend_from_slice(&(bundle.len() as u64).to_le_bytes());
+        push_count(bundle.len() as u64, &mut messages[0]);
         messages[0].extend_from_slice(bundle);
     }
     let all = transport.exchange(messages, &mut |messages| {
@@ -248,18 +174,14 @@ pub(crate) fn deliver_through_hub<T: Transport + ?Sized>(
     let mut mine = Vec::with_capacity(ranks.len());
     for sender in &ranks {
         for receiver in 0..ranks.len() {
-            let bundle = rest.split_first_chunk::<8>().and_then(|(length, tail)| {
-                let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-                tail.split_at_checked(length)
-            });
-            let Some((bundle, tail)) = bundle else {
+            let length = take_count(&mut rest);
+            let Some(bundle) = length.and_then(|length| take_bytes(&mut rest, length)) else {
                 let what = format!("process {process} cannot take apart what machine {} sent", sender.start);
                 return Err(CommError::Engine { process, what });
             };
             if receiver == process {
                 mine.push(bundle.to_vec());
             }
-            rest = tail;
         }
     }
     Ok(mine)
@@ -268,8 +190,9 @@ pub(crate) fn deliver_through_hub<T: Transport + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::{Combine, Reduction};
+    use crate::conformance;
     use crate::group::{self, Group};
-    use crate::{Solo, conformance};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     #[test]
@@ -348,6 +271,9 @@ mod tests {
         fn exchange(&mut self, mine: Vec<Vec<u8>>, combine: &mut Combine<'_>) -> Result<Arc<[u8]>, CommError> {
             self.say(Ok(mine), combine)
         }
+        fn needs_checksums(&self) -> bool {
+            true
+        }
         fn deliver(&mut self, bundles: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, CommError> {
             let mut arrived = deliver_through_hub(self, bundles)?;
             if let (true, Some(bundle)) = (self.bend, arrived.iter_mut().find(|bundle| !bundle.is_empty())) {
@@ -375,7 +301,7 @@ mod tests {
 
     fn over_processes<R: Send>(
         transports: Vec<Wired>,
-        body: impl Fn(&mut Machine) -> Result<R, String> + Sync,
+        body: impl Fn(&mut Machine<'_>) -> Result<R, String> + Sync,
     ) -> Vec<Result<R, String>> {
         std::thread::scope(|scope| {
             let body = &body;
@@ -400,11 +326,11 @@ mod tests {
     #[test]
     fn a_machine_that_leaves_is_named_in_every_process() {
         let results = over_processes(wired(&[2, 1, 2]), |machine| {
-            machine.all_gather(b"here").map_err(|error| error.to_string())?;
+            machine.exchange(b"here", Reduction::Gather).map_err(|error| error.to_string())?;
             if machine.rank() == 2 {
                 return Err("it had enough".to_owned());
             }
-            machine.all_gather(b"still here").map(drop).map_err(|error| error.to_string())
+            machine.exchange(b"still here", Reduction::Gather).map(drop).map_err(|error| error.to_string())
         });
         for (rank, result) in results.into_iter().enumerate() {
             let expected = if rank == 2 { "it had enough" } else { "machine 2 left the group during exchange 1" };
@@ -440,35 +366,12 @@ mod tests {
     #[test]
     fn a_machine_that_meets_at_the_hub_while_others_swap_is_refused() {
         let results = group::run(3, |machine| match machine.rank() {
-            2 => machine.all_gather(b"x").map(drop),
+            2 => machine.exchange(b"x", Reduction::Gather).map(drop),
             _ => machine.swap(&[1 - machine.rank()], b"x").map(drop),
         });
         for result in results {
             let error = result.unwrap_err().to_string();
-            assert_eq!(error, "machine 2: it sends to the hub where machine 0 sends to its neighbours");
+            assert_eq!(error, "machine 2: it sends to gather where machine 0 sends to its neighbours");
         }
-    }
-
-    #[test]
-    fn bytes_are_counted_on_the_edge_where_they_pass() {
-        let results = Group::new(Solo::new(3)).run(|machine| {
-            let rank = machine.rank();
-            // A path: 0 - 1 - 2.
-            let neighbours = [&[1][..], &[0, 2], &[1]][rank];
-            let mut metered = MeteredNeighbours::new(machine);
-            metered.swap(neighbours, &vec![0; 10 * (rank + 1)])?;
-            let messages: Vec<Vec<u8>> = neighbours.iter().map(|&to| vec![0; 100 * rank + to]).collect();
-            metered.swap_each(neighbours, &messages)?;
-            metered.all_gather(b"around the meter")?;
-            metered.unmetered().swap(neighbours, b"around the meter")?;
-            Ok::<_, CommError>((metered.traffic(), metered.edges().clone()))
-        });
-        let results: Vec<_> = results.into_iter().map(Result::unwrap).collect();
-        let edge =
-            |up_bytes, down_bytes| Traffic { up_bytes, down_bytes, frame_bytes: 64, trips: 2, link_seconds: 0.0 };
-        assert_eq!(results[0].1, BTreeMap::from([(1, edge(10 + 1, 20 + 100))]));
-        assert_eq!(results[1].1, BTreeMap::from([(0, edge(20 + 100, 10 + 1)), (2, edge(20 + 102, 30 + 201))]));
-        assert_eq!(results[2].1, BTreeMap::from([(1, edge(30 + 201, 20 + 102))]));
-        assert_eq!((results[1].0.up_bytes, results[1].0.trips), (242, 4));
     }
 }

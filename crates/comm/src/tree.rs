@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::collective::{Carried, Collective, Combine, CommError, Reply};
-use crate::frame::FRAME_BYTES;
+use crate::collective::{Collective, Combine, CommError, Cost, Reduction, Reply, Roster};
+use crate::meter::Traffic;
 use crate::neighbours::Neighbours;
+use crate::numbers::{push_count, take_bytes, take_count, unzigzag, zigzag};
 
 /// A collective that hears and is heard over tree neighbours only.
 ///
@@ -21,7 +22,7 @@ pub struct Tree<N> {
     order: Vec<(usize, usize)>,
     depths: Vec<usize>,
     /// What passed in the last exchange.
-    carried: Carried,
+    cost: Cost,
     /// What ended the group.
     failure: Option<CommError>,
 }
@@ -69,38 +70,29 @@ impl<N: Neighbours> Tree<N> {
             height: depths.iter().copied().max().unwrap_or(0),
             order,
             depths,
-            carried: Carried::default(),
+            cost: Cost::default(),
             failure: None,
         }
     }
 
-    /// How many hops the farthest machine is from machine 0.
-    pub fn height(&self) -> usize {
-        self.height
-    }
-
-    /// The machine among its neighbours.
-    pub fn inner(&mut self) -> &mut N {
-        &mut self.inner
-    }
-
     /// One hop: a message to each of `to`, who say nothing or something themselves.
     fn hop(&mut self, to: &[usize], messages: &[Vec<u8>]) -> Result<Vec<Arc<[u8]>>, CommError> {
-        let theirs = self.inner.swap_each(to, messages)?;
-        for ((&neighbour, sent), received) in to.iter().zip(messages).zip(&theirs) {
-            let edge = self.carried.edges.entry(neighbour).or_default();
-            edge.up_bytes += sent.len() as u64;
-            edge.down_bytes += received.len() as u64;
-            edge.frame_bytes += 2 * FRAME_BYTES as u64;
-            edge.trips += 1;
+        let swapped = self.inner.swap_each(to, messages)?;
+        let passed = to.iter().zip(messages).zip(swapped.messages.iter().zip(&swapped.frame_bytes));
+        for ((&neighbour, sent), (received, &frame_bytes)) in passed {
+            let edge = self.cost.edges.entry(neighbour).or_default();
+            let (up_bytes, down_bytes) = (sent.len() as u64, received.len() as u64);
+            let hop = Traffic { up_bytes, down_bytes, frame_bytes, trips: 1, exchanges: 1, ..Traffic::default() };
+            *edge = edge.plus(&hop);
         }
-        Ok(theirs)
+        Ok(swapped.messages)
     }
 
     /// The messages of this machine's subtree, once those of its children are there.
-    fn gather(&mut self, message: &[u8]) -> Result<Vec<u8>, CommError> {
-        let mut bundle = Vec::with_capacity(message.len() + 2);
-        push_number(message.len() as u64, &mut bundle);
+    fn gather(&mut self, message: &[u8], control: &[i32]) -> Result<Vec<u8>, CommError> {
+        let mut bundle = Vec::with_capacity(message.len() + 2 + control.len());
+        push_control(control, &mut bundle);
+        push_count(message.len() as u64, &mut bundle);
         bundle.extend_from_slice(message);
         for depth in (1..=self.height).rev() {
             if depth == self.depth {
@@ -119,19 +111,13 @@ impl<N: Neighbours> Tree<N> {
     }
 
     /// Machine 0's words to all.
-    fn answer(&self, bundle: &[u8], combine: &mut Combine<'_>) -> Vec<u8> {
-        match self.combined(bundle, combine) {
-            Ok(answer) => answer,
-            Err(error) => {
-                let mut answer = vec![FAILED];
-                push_error(&error, &mut answer);
-                answer
-            }
-        }
+    fn answer(&self, bundle: &[u8], words: usize, how: &mut Reduction<'_>) -> Vec<u8> {
+        self.combined(bundle, words, how).unwrap_or_else(|error| [vec![FAILED], error.to_bytes()].concat())
     }
 
-    fn combined(&self, bundle: &[u8], combine: &mut Combine<'_>) -> Result<Vec<u8>, CommError> {
+    fn combined(&self, bundle: &[u8], words: usize, how: &mut Reduction<'_>) -> Result<Vec<u8>, CommError> {
         let mut messages: Vec<&[u8]> = vec![&[]; self.order.len()];
+        let mut control = vec![0i32; words];
         // The end of each message, in the order in which they came.
         let mut ends = Vec::with_capacity(self.order.len());
         let mut rest = bundle;
@@ -140,13 +126,12 @@ impl<N: Neighbours> Tree<N> {
                 let what = "what came up the tree cannot be taken apart".to_owned();
                 CommError::Damaged { rank, exchange: 0, what }
             };
-            let length = take_number(&mut rest).ok_or_else(damaged)?;
-            let (message, tail) = rest.split_at_checked(length as usize).ok_or_else(damaged)?;
-            messages[rank] = message;
-            rest = tail;
+            let theirs = take_control(&mut rest, words).ok_or_else(damaged)?;
+            control.iter_mut().zip(theirs).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+            let length = take_count(&mut rest).ok_or_else(damaged)?;
+            messages[rank] = take_bytes(&mut rest, length).ok_or_else(damaged)?;
             ends.push(bundle.len() - rest.len());
         }
-        let longest = messages.iter().map(|message| message.len()).max().unwrap_or(0);
         // Machines of one depth send at the same time: a hop lasts as long as its longest message.
         let mut hops = vec![0; self.height + 1];
         for (place, &(rank, count)) in self.order.iter().enumerate() {
@@ -156,9 +141,9 @@ impl<N: Neighbours> Tree<N> {
             *hop = bytes.max(*hop);
         }
         let mut answer = vec![DONE];
-        push_number(longest as u64, &mut answer);
-        push_number(hops[1..].iter().sum::<usize>() as u64, &mut answer);
-        answer.extend_from_slice(&combine(&messages)?);
+        push_count(hops[1..].iter().sum::<usize>() as u64, &mut answer);
+        push_control(&control, &mut answer);
+        answer.extend_from_slice(&how.combine(&messages)?);
         Ok(answer)
     }
 
@@ -181,9 +166,9 @@ impl<N: Neighbours> Tree<N> {
         Ok(answer)
     }
 
-    fn around(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
-        let bundle = self.gather(message)?;
-        let answer = if self.depth == 0 { self.answer(&bundle, combine) } else { Vec::new() };
+    fn around(&mut self, message: &[u8], control: &mut [i32], how: &mut Reduction<'_>) -> Result<Reply, CommError> {
+        let bundle = self.gather(message, control)?;
+        let answer = if self.depth == 0 { self.answer(&bundle, control.len(), how) } else { Vec::new() };
         let answer = self.spread(answer)?;
         let damaged = || CommError::Damaged {
             rank: 0,
@@ -192,13 +177,19 @@ impl<N: Neighbours> Tree<N> {
         };
         let (&kind, mut rest) = answer.split_first().ok_or_else(damaged)?;
         if kind != DONE {
-            return Err(take_error(rest).ok_or_else(damaged)?);
+            return Err(CommError::from_bytes(rest).ok_or_else(damaged)?);
         }
-        let longest_up = take_number(&mut rest).ok_or_else(damaged)? as usize;
-        let way_up = take_number(&mut rest).ok_or_else(damaged)?;
-        self.carried.hops = 2 * self.height as u64;
-        self.carried.path_bytes = way_up + (self.height * answer.len()) as u64;
-        Ok(Reply { message: Arc::from(rest), longest_up })
+        let way_up = take_count(&mut rest).ok_or_else(damaged)?;
+        control.copy_from_slice(&take_control(&mut rest, control.len()).ok_or_else(damaged)?);
+        let mut cost = std::mem::take(&mut self.cost);
+        for edge in cost.edges.values() {
+            cost.up_bytes += edge.up_bytes;
+            cost.down_bytes += edge.down_bytes;
+            cost.frame_bytes += edge.frame_bytes;
+        }
+        cost.hops = 2 * self.height as u64;
+        cost.path_bytes = way_up + (self.height * answer.len()) as u64;
+        Ok(Reply { message: Arc::from(rest), roster: Roster::All(self.order.len()), cost })
     }
 }
 
@@ -211,79 +202,49 @@ impl<N: Neighbours> Collective for Tree<N> {
         self.inner.size()
     }
 
-    fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
+    fn reduce(&mut self, message: &[u8], control: &mut [i32], mut how: Reduction<'_>) -> Result<Reply, CommError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        self.carried = Carried::default();
-        let reply = self.around(message, combine);
+        self.cost = Cost::default();
+        let reply = self.around(message, control, &mut how);
         if let Err(failure) = &reply {
             self.failure = Some(failure.clone());
         }
         reply
     }
 
-    fn carried(&self) -> Option<&Carried> {
-        Some(&self.carried)
+    fn beside(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Option<Result<Arc<[u8]>, CommError>> {
+        self.inner.beside(message, combine)
     }
+}
+
+/// Control words in front of a message: nothing for none, else a byte that says whether they are there.
+fn push_control(control: &[i32], out: &mut Vec<u8>) {
+    if control.is_empty() {
+        return;
+    }
+    let rides = control.iter().any(|&word| word != 0);
+    out.push(u8::from(rides));
+    if rides {
+        control.iter().for_each(|&word| push_count(zigzag(i64::from(word)), out));
+    }
+}
+
+fn take_control(rest: &mut &[u8], words: usize) -> Option<Vec<i32>> {
+    if words == 0 || take_bytes(rest, 1)? == [0] {
+        return Some(vec![0; words]);
+    }
+    (0..words).map(|_| i32::try_from(unzigzag(take_count(rest)?)).ok()).collect()
 }
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
-fn push_number(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn take_number(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, tail) = rest.split_first()?;
-        *rest = tail;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-fn push_error(error: &CommError, out: &mut Vec<u8>) {
-    let (kind, rank, exchange, what) = match error {
-        CommError::Left { rank, exchange } => (0, *rank, *exchange, ""),
-        CommError::Damaged { rank, exchange, what } => (1, *rank, *exchange, what.as_str()),
-        CommError::Refused { rank, what } => (2, *rank, 0, what.as_str()),
-        CommError::Engine { process, what } => (3, *process, 0, what.as_str()),
-    };
-    out.push(kind);
-    push_number(rank as u64, out);
-    push_number(exchange, out);
-    out.extend_from_slice(what.as_bytes());
-}
-
-fn take_error(bytes: &[u8]) -> Option<CommError> {
-    let (kind, mut rest) = bytes.split_first()?;
-    let rank = take_number(&mut rest)? as usize;
-    let exchange = take_number(&mut rest)?;
-    let what = String::from_utf8_lossy(rest).into_owned();
-    match kind {
-        0 => Some(CommError::Left { rank, exchange }),
-        1 => Some(CommError::Damaged { rank, exchange, what }),
-        2 => Some(CommError::Refused { rank, what }),
-        3 => Some(CommError::Engine { process: rank, what }),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Link, Metered, MeteredNeighbours, Traffic, conformance, group};
+    use crate::{Link, Metered, Phase, Traffic, conformance, group};
     use std::collections::BTreeMap;
 
     /// Parents of a ring (both ways round from machine 0), a path, a star and a grid with 3 columns.
@@ -315,11 +276,11 @@ mod tests {
         let (_, parents) = trees(6).remove(1);
         let results = group::run(6, |machine| {
             let mut tree = Tree::new(machine, &parents);
-            tree.all_gather(b"here").map_err(|error| error.to_string())?;
+            tree.exchange(b"here", Reduction::Gather).map_err(|error| error.to_string())?;
             if tree.rank() == 2 {
                 return Err("it had enough".to_owned());
             }
-            tree.all_gather(b"still here").map(drop).map_err(|error| error.to_string())
+            tree.exchange(b"still here", Reduction::Gather).map(drop).map_err(|error| error.to_string())
         });
         for (rank, result) in results.into_iter().enumerate() {
             let error = result.unwrap_err();
@@ -329,31 +290,34 @@ mod tests {
 
     #[test]
     fn every_edge_carries_its_subtree_up_and_the_reply_down() {
-        // A path 0 - 1 - 2: ten bytes of each machine with a length before, and down four with three before.
+        // A path 0 - 1 - 2: ten bytes of each machine with a length before, and down four with two before.
         let link = Link { mbit_s: 8.0, rtt_ms: 10.0, overhead_bytes: 100.0 };
         let results = group::run(3, |machine| {
-            let tree = Tree::new(MeteredNeighbours::new(machine), &[None, Some(0), Some(1)]);
-            let mut metered = Metered::new(tree, Some(link));
-            metered.exchange(&[7; 10], &mut |_| Ok(vec![1; 4]))?;
-            let below = metered.unmetered().inner().edges().clone();
-            metered.unmetered().exchange(b"around the meter", &mut |_| Ok(Vec::new()))?;
-            Ok::<_, CommError>((metered.traffic(), metered.edges().clone(), below))
+            let mut metered = Metered::new(Tree::new(machine, &[None, Some(0), Some(1)]), Some(link));
+            metered.set_phase(Phase::Rounds);
+            metered.exchange(&[7; 10], Reduction::Hub(&mut |_| Ok(vec![1; 4])))?;
+            Ok::<_, CommError>((metered.traffic(), metered.edges().clone()))
         });
-        let edge =
-            |up_bytes, down_bytes| Traffic { up_bytes, down_bytes, frame_bytes: 64, trips: 2, link_seconds: 0.0 };
+        let edge = |up_bytes, down_bytes| Traffic {
+            up_bytes,
+            down_bytes,
+            frame_bytes: 4,
+            trips: 2,
+            exchanges: 2,
+            ..Traffic::default()
+        };
         let expected = [
-            BTreeMap::from([(1, edge(7, 22))]),
-            BTreeMap::from([(0, edge(22, 7)), (2, edge(7, 11))]),
-            BTreeMap::from([(1, edge(11, 7))]),
+            BTreeMap::from([(1, edge(6, 22))]),
+            BTreeMap::from([(0, edge(22, 6)), (2, edge(6, 11))]),
+            BTreeMap::from([(1, edge(11, 6))]),
         ];
         for (result, expected) in results.into_iter().zip(expected) {
-            let (traffic, edges, below) = result.unwrap();
+            let (traffic, edges) = result.unwrap();
             assert_eq!(edges, expected);
-            assert_eq!(below, expected);
             let up_bytes: u64 = expected.values().map(|edge| edge.up_bytes).sum();
             assert_eq!((traffic.up_bytes, traffic.trips), (up_bytes, 4));
-            // Four hops of 5 ms, with 11 + 22 + 7 + 7 bytes and 100 more each; a byte takes a microsecond.
-            assert!((traffic.link_seconds - (0.020 + 447e-6)).abs() < 1e-12, "{}", traffic.link_seconds);
+            // Four hops of 5 ms, with 11 + 22 + 6 + 6 bytes and 100 more each; a byte takes a microsecond.
+            assert!((traffic.link_seconds - (0.020 + 445e-6)).abs() < 1e-12, "{}", traffic.link_seconds);
         }
     }
 }

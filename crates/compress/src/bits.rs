@@ -162,6 +162,24 @@ impl<'a> BitReader<'a> {
     }
 }
 
+/// Indices below `dim`, ceil(log2 dim) bits each.
+pub fn pack_indices(indices: &[u32], dim: usize) -> Vec<u8> {
+    let mut message = Vec::new();
+    let mut writer = BitWriter::new(&mut message);
+    indices.iter().for_each(|&index| writer.write(u64::from(index), index_bits(dim)));
+    writer.finish();
+    message
+}
+
+/// Undoes [`pack_indices`]; refused unless the message is the code of just so many indices below `dim`.
+pub fn unpack_indices(message: &[u8], count: usize, dim: usize) -> Result<Vec<u32>, CodecError> {
+    if message.len() != (count * index_bits(dim) as usize).div_ceil(8) {
+        return Err(CodecError::Truncated);
+    }
+    let mut reader = BitReader::new(message);
+    (0..count).map(|_| reader.read_below(dim, "an index").map(|index| index as u32)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

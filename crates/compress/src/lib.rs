@@ -49,6 +49,7 @@ mod terngrad;
 
 pub use alq::Alq;
 pub use atomo::Atomo;
+pub use bits::{pack_indices, unpack_indices};
 pub use catalogue::{Entry, catalogue};
 pub use codec::{Address, Codec, CodecError, Law};
 pub use count_sketch::CountSketch;

@@ -5,6 +5,7 @@
 //! - `libsvm`, `csv`, `idx`: bytes -> [`DataSet`], one file a format.
 //! - `matrix`: the rows, dense or sparse; `kernel`: their products, the inner loops of all training.
 //! - `dataset`: rows with labels, and the relabellings that make a problem of them.
+//! - `prepare`: labels, scaled features and an intercept, as a model wants them.
 //! - `digits`: the bundled set.
 //! - [`shard`]: which machine holds which rows.
 //! - `catalogue`: data sets that are known by name; `fetch`: their downloads, a feature.
@@ -28,6 +29,7 @@ mod kernel;
 mod libsvm;
 mod matrix;
 mod number;
+mod prepare;
 mod read;
 pub mod shard;
 mod text;
@@ -41,7 +43,8 @@ pub use error::DataError;
 pub use idx::parse_idx;
 pub use libsvm::parse_libsvm;
 pub use matrix::{Matrix, Row, Rows};
-pub use read::{Format, LabelColumn, ReadOptions, load};
+pub use prepare::{Labels, Moments, Normalise, Preparation, Scaling};
+pub use read::{Format, LabelColumn, ReadOptions, load, load_shard};
 pub use write::{write_csv, write_libsvm};
 
 /// Property tests draw the same cases on every run.

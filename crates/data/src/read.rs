@@ -102,6 +102,21 @@ pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
     }
 }
 
+/// Reads one machine's own file: it may be empty, and the second word says whether its format tells how many columns there are. Where it does not, as
+/// in LIBSVM, trailing columns of zeros may be missing, and an empty file counts as one column.
+pub fn load_shard(path: &Path, options: &ReadOptions) -> Result<(DataSet, bool), DataError> {
+    let bytes = read_file(path, options)?;
+    match options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)? {
+        Format::Libsvm => {
+            let empty = text::lines(&bytes).all(|(_, line)| matches!(line.trim_ascii(), [] | [b'#', ..]));
+            let dim = options.dim.or(empty.then_some(1));
+            let set = libsvm::parse_libsvm(path, &bytes, &ReadOptions { dim, ..options.clone() })?;
+            Ok((set, false))
+        }
+        _ => load(path, options).map(|set| (set, true)),
+    }
+}
+
 /// The whole contents of a file, decompressed within the limits.
 fn read_file(path: &Path, options: &ReadOptions) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(|e| DataError::io(path, e))?;

@@ -20,14 +20,6 @@ pub enum RunError {
         /// What was not finite.
         what: &'static str,
     },
-    /// A machine's copy of the common state is not what the others have.
-    #[error("machine {rank} has drifted: its state after round {round} differs from that of the other machines")]
-    Drifted {
-        /// Which machine.
-        rank: usize,
-        /// After which round.
-        round: u64,
-    },
     /// Gossip ended too far from agreement.
     #[error(
         "machine {rank} and its neighbours differ by {achieved:.0e} of their numbers after {iterations} iterations of gossip in round {round}, \
@@ -52,7 +44,7 @@ pub enum RunError {
     Unsuited(String),
     /// The journal could not be written or read.
     #[error(transparent)]
-    Journal(#[from] crate::journal::JournalError),
+    Journal(#[from] corewire_journal::JournalError),
 }
 
 impl RunError {

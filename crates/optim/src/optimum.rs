@@ -1,7 +1,7 @@
 //! f* by a solver that is trusted: Newton's method, each system solved by conjugate gradients, down to the last digits. Never billed.
 
 use crate::objective::Objective;
-use crate::vector::{add_scaled, dot, norm_squared};
+use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 
 /// The minimiser of a convex, smooth objective with a positive definite Hessian, and its value.
 pub fn minimise(objective: &mut dyn Objective, start: &[f64]) -> (Vec<f64>, f64) {
@@ -107,4 +107,40 @@ pub fn minimise_l1(objective: &mut dyn Objective, start: &[f64], smoothness: f64
     }
     let value = objective.value(&x);
     (x, value)
+}
+
+/// Whether f* may be this: not above f(x0), and not lower than strong convexity allows, ||g||^2/(2 mu) below it.
+pub fn is_plausible(objective: &mut dyn Objective, start: &[f64], value: f64) -> bool {
+    let initial = objective.value(start);
+    let mut gradient = vec![0.0; start.len()];
+    objective.gradient(start, &mut gradient);
+    let most = norm_squared(&gradient) / (2.0 * objective.strong_convexity());
+    // With an l1 term f lies above its smooth part, so the bound still holds.
+    value.is_finite() && value <= initial && value >= initial - most * (1.0 + 1e-9) - 1e-12 * initial.abs()
+}
+
+/// Rounds of gradient descent with step 1/L, or of Nesterov's method, to a relative suboptimality; `None` after `most`, or where there is an l1 term.
+pub fn rounds_of_descent(
+    objective: &mut dyn Objective,
+    start: &[f64],
+    optimum: f64,
+    target: f64,
+    momentum: bool,
+    most: u64,
+) -> Option<u64> {
+    let (mut x, mut y) = (start.to_vec(), start.to_vec());
+    let smoothness = crate::method::baselines::local_smoothness(objective, &x);
+    let root = (objective.strong_convexity() / smoothness).sqrt();
+    let weight = if momentum { (1.0 - root) / (1.0 + root) } else { 0.0 };
+    let gap = objective.value(&x) - optimum;
+    let mut gradient = vec![0.0; x.len()];
+    (1..=most).find(|_| {
+        objective.gradient(&y, &mut gradient);
+        for i in 0..x.len() {
+            let next = y[i] - gradient[i] / smoothness;
+            y[i] = next + weight * (next - x[i]);
+            x[i] = next;
+        }
+        objective.value(&x) - optimum <= target * gap
+    })
 }

@@ -1,9 +1,12 @@
-//! From a data set, a model and a split to one objective a machine, and the pooled one that only evaluation and f* may use.
+//! From rows and a model to one objective a machine: all rows in one place and shared out, or one machine's own, or a synthetic quadratic.
+
+use std::sync::Arc;
 
 use corewire_data::DataSet;
 use corewire_data::shard::{self, Split};
 use corewire_sketch::{CommonRandomness, Purpose};
 
+use crate::layout::Layout;
 use crate::objective::{Linear, Loss, Objective, Quadratic, TwoLayer};
 
 /// What is fitted to the rows.
@@ -27,14 +30,51 @@ pub enum Model {
     },
 }
 
-enum Source {
-    Rows { data: DataSet, labels: Vec<f64>, classes: usize, model: Model, alpha: f64, l1: f64, shards: Vec<Vec<usize>> },
-    Quadratic { eigenvalues: Vec<f64>, machines: usize, randomness: CommonRandomness },
+impl Model {
+    /// Whether labels are indices of classes.
+    pub fn has_classes(self) -> bool {
+        matches!(self, Self::Softmax | Self::TwoLayer { .. })
+    }
+
+    /// How many coordinates it has for so many columns and classes.
+    pub fn coordinates(self, columns: usize, classes: usize) -> usize {
+        match self {
+            Self::Softmax => columns * classes,
+            Self::TwoLayer { hidden } => TwoLayer::parameters(columns, hidden, classes),
+            _ => columns,
+        }
+    }
+}
+
+/// A model and its regularisers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// What is fitted.
+    pub model: Model,
+    /// How many classes there are, where labels are classes.
+    pub classes: usize,
+    /// l2.
+    pub alpha: f64,
+    /// l1.
+    pub l1: f64,
+}
+
+enum Shares {
+    /// All rows, and which machine has which of them.
+    Pooled { data: Arc<DataSet>, shards: Vec<Vec<usize>> },
+    /// The rows of this machine alone.
+    Site { rank: usize, data: DataSet },
+    /// The same diagonal for all machines, and linear terms that cancel.
+    Quadratic { eigenvalues: Vec<f64>, randomness: CommonRandomness },
 }
 
 /// A problem, divided among machines.
 pub struct Problem {
-    source: Source,
+    shares: Shares,
+    spec: ModelSpec,
+    machines: usize,
+    /// Rows of all machines.
+    rows: usize,
     start: Vec<f64>,
 }
 
@@ -44,25 +84,34 @@ impl Problem {
     /// # Panics
     /// If there is no row, no machine, or a label does not suit the model.
     pub fn rows(
-        data: DataSet,
-        model: Model,
-        alpha: f64,
-        l1: f64,
+        data: impl Into<Arc<DataSet>>,
+        spec: ModelSpec,
         machines: usize,
         split: Split,
         randomness: &CommonRandomness,
     ) -> Self {
+        let data = data.into();
         assert!(data.rows() > 0, "a problem has rows");
-        let labels = data.labels.clone();
-        let classes = labels.iter().fold(0.0f64, |most, &label| most.max(label)) as usize + 1;
         let mut words = randomness.words(Purpose::Shuffle, u64::MAX, 0);
-        let shards = shard::shards(&labels, machines, split, || words.next_u64());
-        let start = match model {
-            Model::TwoLayer { hidden } => two_layer_start(data.dim(), hidden, classes, randomness),
-            Model::Softmax => vec![0.0; data.dim() * classes],
-            _ => vec![0.0; data.dim()],
-        };
-        Self { source: Source::Rows { data, labels, classes, model, alpha, l1, shards }, start }
+        let shards = shard::shards(&data.labels, machines, split, || words.next_u64());
+        let (rows, start) = (data.rows(), start(&spec, data.dim(), randomness));
+        Self { shares: Shares::Pooled { data, shards }, spec, machines, rows, start }
+    }
+
+    /// Machine `rank`'s rows of a problem with `rows` rows on all machines.
+    ///
+    /// # Panics
+    /// If a label does not suit the model.
+    pub fn site(
+        data: DataSet,
+        spec: ModelSpec,
+        rank: usize,
+        machines: usize,
+        rows: usize,
+        randomness: &CommonRandomness,
+    ) -> Self {
+        let start = start(&spec, data.dim(), randomness);
+        Self { shares: Shares::Site { rank, data }, spec, machines, rows, start }
     }
 
     /// The power law: eigenvalues i^-decay + alpha, start at ones, machines whose linear terms differ and cancel.
@@ -73,7 +122,9 @@ impl Problem {
     /// Any diagonal quadratic, likewise.
     pub fn quadratic(eigenvalues: Vec<f64>, machines: usize, randomness: &CommonRandomness) -> Self {
         let start = vec![1.0; eigenvalues.len()];
-        Self { source: Source::Quadratic { eigenvalues, machines, randomness: randomness.clone() }, start }
+        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, l1: 0.0 };
+        let shares = Shares::Quadratic { eigenvalues, randomness: randomness.clone() };
+        Self { shares, spec, machines, rows: machines, start }
     }
 
     /// x0.
@@ -88,97 +139,131 @@ impl Problem {
 
     /// How many machines share it.
     pub fn machines(&self) -> usize {
-        match &self.source {
-            Source::Rows { shards, .. } => shards.len(),
-            Source::Quadratic { machines, .. } => *machines,
-        }
+        self.machines
     }
 
-    /// Which machine holds which rows, as a digest: machines compare it before they begin.
-    pub fn manifest(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&(self.dim() as u64).to_le_bytes());
-        match &self.source {
-            Source::Rows { shards, .. } => {
-                for shard in shards {
-                    hasher.update(&(shard.len() as u64).to_le_bytes());
-                    shard.iter().for_each(|&row| {
-                        hasher.update(&(row as u64).to_le_bytes());
-                    });
-                }
-            }
-            Source::Quadratic { machines, .. } => {
-                hasher.update(&(*machines as u64).to_le_bytes());
-            }
-        }
-        hasher.finalize().to_hex()[..16].to_owned()
-    }
-
-    /// Rows of data in all.
+    /// Rows of data on all machines.
     pub fn row_count(&self) -> usize {
-        match &self.source {
-            Source::Rows { labels, .. } => labels.len(),
-            Source::Quadratic { machines, .. } => *machines,
+        self.rows
+    }
+
+    /// Model and regularisers.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// A digest of machine `rank`'s rows, where they are known here.
+    pub fn share_digest(&self, rank: usize) -> Option<String> {
+        match &self.shares {
+            Shares::Pooled { data, shards } => Some(rows_digest(data, shards[rank].iter().copied())),
+            Shares::Site { rank: own, data } => (*own == rank).then(|| rows_digest(data, 0..data.rows())),
+            Shares::Quadratic { eigenvalues, .. } => {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update(&corewire_comm::numbers::to_bytes(eigenvalues)).update(&(rank as u64).to_le_bytes());
+                Some(short(&hasher))
+            }
+        }
+    }
+
+    /// The rows of all machines, where they are here.
+    pub fn data(&self) -> Option<&Arc<DataSet>> {
+        match &self.shares {
+            Shares::Pooled { data, .. } => Some(data),
+            _ => None,
         }
     }
 
     /// f* where it is known by construction.
     pub fn known_optimum(&self) -> Option<f64> {
-        match &self.source {
-            Source::Quadratic { .. } => Some(0.0),
-            Source::Rows { .. } => None,
-        }
+        matches!(self.shares, Shares::Quadratic { .. }).then_some(0.0)
     }
 
     /// The eigenvalues where they are known by construction.
     pub fn known_eigenvalues(&self) -> Option<&[f64]> {
-        match &self.source {
-            Source::Quadratic { eigenvalues, .. } => Some(eigenvalues),
-            Source::Rows { .. } => None,
+        match &self.shares {
+            Shares::Quadratic { eigenvalues, .. } => Some(eigenvalues),
+            _ => None,
         }
     }
 
     /// Machine `rank`'s share.
+    ///
+    /// # Panics
+    /// If this is another machine's problem.
     pub fn objective(&self, rank: usize) -> Box<dyn Objective> {
-        match &self.source {
-            Source::Rows { shards, .. } => self.on_rows(Some(&shards[rank]), shards.len() as f64),
-            Source::Quadratic { eigenvalues, machines, randomness } => {
-                let linear = cancelling_term(eigenvalues.len(), rank, *machines, randomness);
+        let n = self.machines as f64;
+        match &self.shares {
+            Shares::Pooled { data, shards } => self.on_rows(data.select(&shards[rank]), n),
+            Shares::Site { rank: own, data } => {
+                assert_eq!(*own, rank, "a site has its own rows only");
+                self.on_rows(data.clone(), n)
+            }
+            Shares::Quadratic { eigenvalues, randomness } => {
+                let linear = cancelling_term(eigenvalues.len(), rank, self.machines, randomness);
                 Box::new(Quadratic::new(eigenvalues.clone(), linear))
             }
         }
     }
 
-    /// f itself, for evaluation and for f*.
-    pub fn pooled(&self) -> Box<dyn Objective> {
-        match &self.source {
-            Source::Rows { .. } => self.on_rows(None, 1.0),
-            Source::Quadratic { eigenvalues, .. } => {
-                Box::new(Quadratic::new(eigenvalues.clone(), vec![0.0; eigenvalues.len()]))
+    /// f itself, for evaluation and for f*, where all rows are here.
+    pub fn pooled(&self) -> Option<Box<dyn Objective>> {
+        match &self.shares {
+            Shares::Pooled { data, .. } => Some(self.on_rows(DataSet::clone(data), 1.0)),
+            Shares::Site { .. } => None,
+            Shares::Quadratic { eigenvalues, .. } => {
+                Some(Box::new(Quadratic::new(eigenvalues.clone(), vec![0.0; eigenvalues.len()])))
             }
         }
     }
 
-    fn on_rows(&self, rows: Option<&[usize]>, machines: f64) -> Box<dyn Objective> {
-        let Source::Rows { data, labels, classes, model, alpha, l1, .. } = &self.source else {
-            unreachable!("only problems of rows have rows");
-        };
-        let matrix = rows.map_or_else(|| data.matrix.clone(), |rows| data.matrix.select(rows));
-        let labels: Vec<f64> = rows.map_or_else(|| labels.clone(), |rows| rows.iter().map(|&i| labels[i]).collect());
-        let weight = machines / data.rows() as f64;
-        let linear = |matrix, labels, loss| Linear::new(matrix, labels, loss, weight, *alpha).with_l1(*l1);
-        match *model {
-            Model::Ridge => Box::new(linear(matrix, labels, Loss::Ridge)),
-            Model::Logistic => Box::new(linear(matrix, labels, Loss::Logistic)),
-            Model::Softmax => Box::new(linear(matrix, labels, Loss::Softmax { classes: *classes })),
-            Model::LogisticNonconvex { lambda } => {
-                Box::new(linear(matrix, labels, Loss::Logistic).with_nonconvex(lambda))
-            }
+    /// The layout of the coordinates.
+    pub fn layout(&self) -> Layout {
+        match &self.shares {
+            Shares::Pooled { data, .. } => self.on_rows(data.select(&[]), 1.0).layout(),
+            Shares::Site { data, .. } => self.on_rows(data.select(&[]), 1.0).layout(),
+            Shares::Quadratic { eigenvalues, .. } => Layout::vector(eigenvalues.len()),
+        }
+    }
+
+    fn on_rows(&self, data: DataSet, machines: f64) -> Box<dyn Objective> {
+        let ModelSpec { model, classes, alpha, l1 } = self.spec;
+        let weight = machines / self.rows as f64;
+        let linear = |data: DataSet, loss| Linear::new(data.matrix, data.labels, loss, weight, alpha).with_l1(l1);
+        match model {
+            Model::Ridge => Box::new(linear(data, Loss::Ridge)),
+            Model::Logistic => Box::new(linear(data, Loss::Logistic)),
+            Model::Softmax => Box::new(linear(data, Loss::Softmax { classes })),
+            Model::LogisticNonconvex { lambda } => Box::new(linear(data, Loss::Logistic).with_nonconvex(lambda)),
             Model::TwoLayer { hidden } => {
-                let labels = labels.into_iter().map(|label| label as usize).collect();
-                Box::new(TwoLayer::new(matrix, labels, hidden, *classes, weight, *alpha))
+                let labels = data.labels.into_iter().map(|label| label as usize).collect();
+                Box::new(TwoLayer::new(data.matrix, labels, hidden, classes, weight, alpha))
             }
         }
+    }
+}
+
+/// A digest of rows and labels, whatever file they came from.
+pub fn rows_digest(data: &DataSet, rows: impl Iterator<Item = usize>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for i in rows {
+        hasher.update(&data.labels[i].to_le_bytes());
+        // Zeros are left out: dense and sparse rows with the same entries are the same.
+        for (column, value) in data.matrix.row(i).entries().filter(|entry| entry.1 != 0.0) {
+            hasher.update(&(column as u32).to_le_bytes()).update(&value.to_le_bytes());
+        }
+        hasher.update(&[0xff; 4]);
+    }
+    short(&hasher)
+}
+
+fn short(hasher: &blake3::Hasher) -> String {
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+fn start(spec: &ModelSpec, columns: usize, randomness: &CommonRandomness) -> Vec<f64> {
+    match spec.model {
+        Model::TwoLayer { hidden } => two_layer_start(columns, hidden, spec.classes, randomness),
+        model => vec![0.0; model.coordinates(columns, spec.classes)],
     }
 }
 

@@ -1,16 +1,20 @@
-//! The one round loop. Every engine runs it, on every machine: the method's round, then one exchange around the meter that sums f, compares
-//! digests and brings machine 0's decision to go on or to stop.
+//! The one round loop. Every engine runs it, on every machine: the method's round, then what is known of it, then the decision to go on.
+//!
+//! A round is the method's own exchanges and nothing more. What the loop has to say rides on the first of them as control words: machine 0's wish
+//! to end after this round or to take a snapshot, and now and then every machine's digest of the common state. Where one process holds all machines
+//! they are looked at beside the protocol, which costs no byte.
 
 use std::sync::Arc;
 
-use corewire_comm::{Carried, Collective, Combine, CommError, Metered, Neighbours, Reply, Traffic};
+use corewire_comm::numbers::{self, Number};
+use corewire_comm::{Collective, Combine, CommError, Metered, Neighbours, Phase, Reduction, Reply, Traffic};
+use corewire_journal::{MachineState, Snapshot};
 
 use crate::error::RunError;
-use crate::journal::{MachineState, Snapshot};
-use crate::method::{Machine, Method, Outcome, Settings};
+use crate::method::{Context, Method, Outcome, Settings};
 use crate::objective::Objective;
+use crate::score::{HeldOut, Score};
 use crate::state;
-use crate::vector;
 
 /// When to stop. The first that holds ends the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,14 +27,31 @@ pub struct Rules {
     pub optimum: Option<f64>,
     /// At this estimate of the gradient's norm.
     pub gradient: Option<f64>,
+    /// At this estimate of the gradient's norm, relative to the first.
+    pub gradient_relative: Option<f64>,
+    /// At this estimate of f - f*, by methods that have one; relative to the first estimate if negative.
+    pub gap: Option<Gap>,
+    /// After so many evaluations on held-out rows without a better one.
+    pub patience: Option<u64>,
     /// After these seconds by machine 0's clock.
     pub seconds: Option<f64>,
-    /// After this many payload bytes, up and down together, a machine.
+    /// After this many bytes on the wire, both ways together, a machine.
     pub bytes: Option<u64>,
     /// Digests are compared every so many rounds.
     pub digest_every: u64,
-    /// f is evaluated every so many rounds.
-    pub evaluate_every: u64,
+    /// f is evaluated over all machines every so many rounds. `None`: every round where that costs nothing, never where it would have to travel.
+    pub evaluate_every: Option<u64>,
+    /// Whether machine 0 keeps snapshots; the same on every machine.
+    pub snapshots: bool,
+}
+
+/// A bound on the estimated f - f*.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gap {
+    /// As it is.
+    Absolute(f64),
+    /// Relative to the first estimate.
+    Relative(f64),
 }
 
 impl Default for Rules {
@@ -40,11 +61,15 @@ impl Default for Rules {
             target: None,
             optimum: None,
             gradient: None,
+            gradient_relative: None,
+            gap: None,
+            patience: None,
             seconds: None,
             bytes: None,
-            // Every round where a drift is being looked for, else often enough to stop before much is lost.
-            digest_every: if cfg!(debug_assertions) { 1 } else { 32 },
-            evaluate_every: 1,
+            // Often enough to stop before much is lost.
+            digest_every: 32,
+            evaluate_every: None,
+            snapshots: false,
         }
     }
 }
@@ -56,6 +81,10 @@ pub enum Ended {
     Target,
     /// The gradient was small enough.
     Gradient,
+    /// The estimated gap was small enough.
+    Gap,
+    /// The held-out rows were no longer fitted better.
+    Patience,
     /// All rounds were run.
     Rounds,
     /// The time was up.
@@ -68,51 +97,109 @@ pub enum Ended {
     Diverged,
 }
 
-const ENDS: [Ended; 7] =
-    [Ended::Target, Ended::Gradient, Ended::Rounds, Ended::Seconds, Ended::Bytes, Ended::Stopped, Ended::Diverged];
+const ENDS: [Ended; 9] = [
+    Ended::Target,
+    Ended::Gradient,
+    Ended::Gap,
+    Ended::Patience,
+    Ended::Rounds,
+    Ended::Seconds,
+    Ended::Bytes,
+    Ended::Stopped,
+    Ended::Diverged,
+];
+
+impl Ended {
+    /// Whether the run did what was asked of it.
+    pub fn is_reached(self) -> bool {
+        matches!(self, Self::Target | Self::Gradient | Self::Gap | Self::Patience)
+    }
+}
 
 /// What is known after a round. Bytes are means over machines, since the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
     /// Rounds done.
     pub round: u64,
-    /// f at the iterate.
-    pub value: f64,
-    /// (f - f*)/(f0 - f*), where f* is known.
+    /// f at the iterate, where it was evaluated.
+    pub value: Option<f64>,
+    /// (f - f*)/(f0 - f*), where both are known.
     pub relative: Option<f64>,
+    /// How the iterate does on held-out rows.
+    pub score: Option<Score>,
     /// What the method says.
     pub outcome: Outcome,
-    /// Payload up, a machine.
-    pub up_bytes: f64,
-    /// Payload down, a machine.
-    pub down_bytes: f64,
-    /// Envelopes, both ways, a machine.
-    pub frame_bytes: u64,
-    /// Exchanges.
-    pub trips: u64,
-    /// Seconds on the modelled link.
-    pub link_seconds: f64,
+    /// What has passed.
+    pub traffic: Passed,
     /// Seconds by machine 0's clock.
     pub seconds: f64,
+}
+
+/// [`Traffic`] as a mean over machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// Payload up.
+    pub up_bytes: f64,
+    /// Payload down.
+    pub down_bytes: f64,
+    /// Control, both ways.
+    pub control_bytes: f64,
+    /// Envelopes, both ways.
+    pub frame_bytes: f64,
+    /// Everything before the first round.
+    pub setup_bytes: f64,
+    /// Exchanges without set-up.
+    pub trips: u64,
+    /// All exchanges.
+    pub exchanges: u64,
+    /// Seconds on the modelled link.
+    pub link_seconds: f64,
+}
+
+/// How many numbers of a machine's traffic are averaged.
+const AVERAGED: usize = 5;
+
+impl Passed {
+    fn averaged(traffic: &Traffic) -> [f64; AVERAGED] {
+        let Traffic { up_bytes, down_bytes, control_bytes, frame_bytes, setup_bytes, .. } = *traffic;
+        [up_bytes, down_bytes, control_bytes, frame_bytes, setup_bytes].map(|count| count as f64)
+    }
+
+    fn new(means: [f64; AVERAGED], own: &Traffic) -> Self {
+        let [up_bytes, down_bytes, control_bytes, frame_bytes, setup_bytes] = means;
+        let Traffic { trips, exchanges, link_seconds, .. } = *own;
+        Self { up_bytes, down_bytes, control_bytes, frame_bytes, setup_bytes, trips, exchanges, link_seconds }
+    }
+
+    /// Everything, both ways.
+    pub fn wire_bytes(&self) -> f64 {
+        self.up_bytes + self.down_bytes + self.control_bytes + self.frame_bytes + self.setup_bytes
+    }
 }
 
 /// What machine 0 is told of, and asked. The other machines have [`Silent`].
 pub trait Observer {
     /// The replies that preparation received: enough to prepare again without the machines.
-    fn prepared(&mut self, replies: &[Arc<[u8]>], settings: Settings, method: &mut dyn Method) -> Result<(), RunError> {
-        let _ = (replies, settings, method);
+    fn prepared(&mut self, replies: &[Arc<[u8]>], settings: Settings) -> Result<(), RunError> {
+        let _ = (replies, settings);
         Ok(())
     }
 
     /// A round is over: its record, and the replies that it received.
-    fn round(&mut self, record: &Record, replies: &[Arc<[u8]>], method: &mut dyn Method) -> Result<(), RunError> {
-        let _ = (record, replies, method);
+    fn round(&mut self, record: &Record, replies: &[Arc<[u8]>]) -> Result<(), RunError> {
+        let _ = (record, replies);
         Ok(())
     }
 
-    /// Whether every machine's state is wanted after this many rounds; `last` says that the run ends here.
-    fn wants_snapshot(&mut self, round: u64, last: bool) -> bool {
-        let _ = (round, last);
+    /// f at x, where this process has all rows although the machines are on several.
+    fn value(&mut self, x: &[f64]) -> Option<f64> {
+        let _ = x;
+        None
+    }
+
+    /// Whether every machine's state is wanted after this many rounds.
+    fn wants_snapshot(&mut self, round: u64) -> bool {
+        let _ = round;
         false
     }
 
@@ -144,8 +231,8 @@ impl Observer for Silent {}
 pub struct Finish {
     /// Why.
     pub ended: Ended,
-    /// f at the start.
-    pub initial: f64,
+    /// f at the start, where it was evaluated.
+    pub initial: Option<f64>,
     /// The last record.
     pub last: Record,
     /// Digest of the final common state.
@@ -156,13 +243,39 @@ pub struct Finish {
     pub settings: Settings,
 }
 
-/// A collective that keeps the replies, for the journal.
-struct Taped<'a, C> {
-    inner: &'a mut C,
+/// A collective that lets control words ride on the first exchange of a round, and keeps the replies for the journal.
+struct Ridden<'a, C> {
+    inner: &'a mut Metered<C>,
     replies: Vec<Arc<[u8]>>,
+    /// What this machine has to say; then, once they rode, the sums over machines.
+    words: Vec<i32>,
+    rode: bool,
 }
 
-impl<C: Collective> Collective for Taped<'_, C> {
+impl<'a, C: Collective> Ridden<'a, C> {
+    fn new(inner: &'a mut Metered<C>) -> Self {
+        Self { inner, replies: Vec::new(), words: Vec::new(), rode: true }
+    }
+
+    fn begin_round(&mut self, words: Vec<i32>) {
+        self.replies.clear();
+        self.words = words;
+        self.rode = false;
+    }
+
+    /// The sums of the words. Where the round had no exchange to ride on, by gossip, they travel alone; within one process they need not.
+    fn end_round(&mut self, alone: bool) -> Result<&[i32], RunError> {
+        if !self.rode && !alone {
+            self.inner.set_phase(Phase::Control);
+            self.inner.reduce(&[], &mut self.words, Reduction::SumI32)?;
+            self.inner.set_phase(Phase::Rounds);
+        }
+        self.rode = true;
+        Ok(&self.words)
+    }
+}
+
+impl<C: Collective> Collective for Ridden<'_, C> {
     fn rank(&self) -> usize {
         self.inner.rank()
     }
@@ -171,19 +284,22 @@ impl<C: Collective> Collective for Taped<'_, C> {
         self.inner.size()
     }
 
-    fn exchange(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Result<Reply, CommError> {
-        let reply = self.inner.exchange(message, combine)?;
+    fn reduce(&mut self, message: &[u8], control: &mut [i32], how: Reduction<'_>) -> Result<Reply, CommError> {
+        debug_assert!(control.is_empty(), "the loop alone sends control words");
+        let first = !std::mem::replace(&mut self.rode, true);
+        let words = if first { &mut self.words[..] } else { &mut [] };
+        let reply = self.inner.reduce(message, words, how)?;
         self.replies.push(Arc::clone(&reply.message));
         Ok(reply)
+    }
+
+    fn beside(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Option<Result<Arc<[u8]>, CommError>> {
+        self.inner.beside(message, combine)
     }
 
     /// What neighbours say is not kept: a run by gossip has no common state that could be replayed.
     fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
         self.inner.neighbours()
-    }
-
-    fn carried(&self) -> Option<&Carried> {
-        self.inner.carried()
     }
 }
 
@@ -192,205 +308,360 @@ impl<C: Collective> Collective for Taped<'_, C> {
 pub struct Begin {
     /// Rounds already done.
     pub round: u64,
-    /// What had passed by then at this machine.
+    /// What had passed by then at this machine, set-up included.
     pub traffic: Traffic,
     /// f at the very start, if it is known from before.
     pub initial: Option<f64>,
+    /// The first estimates of the gradient's norm and of the gap, if they are known from before.
+    pub first: First,
+}
+
+/// The first estimates that relative rules compare with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct First {
+    /// Of the gradient's norm.
+    pub gradient_norm: Option<f64>,
+    /// Of f - f*.
+    pub gap: Option<f64>,
+}
+
+/// One machine's part of a run.
+pub struct RunPart<'a> {
+    /// Its share of the problem.
+    pub objective: &'a mut dyn Objective,
+    /// The method.
+    pub method: &'a mut dyn Method,
+    /// Rows that it holds out, if it does.
+    pub held_out: Option<&'a mut dyn HeldOut>,
+    /// Machine 0's observer; [`Silent`] elsewhere.
+    pub observer: &'a mut dyn Observer,
+}
+
+impl<'a> RunPart<'a> {
+    /// Without rows held out.
+    pub fn new(objective: &'a mut dyn Objective, method: &'a mut dyn Method, observer: &'a mut dyn Observer) -> Self {
+        Self { objective, method, held_out: None, observer }
+    }
 }
 
 /// Runs a prepared or fresh method on one machine until a rule holds.
 ///
-/// With `begin.round == 0` the method is prepared first; after a resume it must have been prepared and restored.
+/// With `begin.round == 0` the method is prepared first; after a resume it must have been prepared and restored. What the meter has counted before
+/// is set-up.
 pub fn run<C: Collective>(
     comm: &mut Metered<C>,
-    objective: &mut dyn Objective,
-    method: &mut dyn Method,
+    part: &mut RunPart<'_>,
     rules: &Rules,
     begin: Begin,
-    observer: &mut dyn Observer,
 ) -> Result<Finish, RunError> {
-    comm.set_traffic(begin.traffic);
-    let mut tape = Taped { inner: comm, replies: Vec::new() };
+    let mut scratch = Vec::new();
+    let mut ridden = Ridden::new(comm);
     if begin.round == 0 {
-        method.prepare(&mut Machine { objective, comm: &mut tape })?;
-        observer.prepared(&tape.replies, method.settings(), method)?;
+        part.method.prepare(&mut Context { objective: part.objective, comm: &mut ridden, message: &mut scratch })?;
+        part.observer.prepared(&ridden.replies, part.method.settings())?;
+    } else {
+        ridden.inner.set_traffic(begin.traffic);
     }
-    let mut loop_state = Loop { rules, initial: begin.initial, value: f64::NAN };
-    let mut status = loop_state.status(begin.round, Outcome::default(), tape.inner, objective, method, observer)?;
+    ridden.inner.set_phase(Phase::Rounds);
+    let mut watch = Watch {
+        rules,
+        initial: begin.initial,
+        value: None,
+        score: None,
+        best: (f64::INFINITY, 0),
+        first: begin.first,
+        alone: false,
+    };
+    let mut status = watch.look(begin.round, Outcome::default(), 0, ridden.inner, part)?;
     let ended = loop {
         if let Some(ended) = status.ended {
             break ended;
         }
         let round = status.record.round;
-        tape.replies.clear();
-        let outcome = method.round(round, &mut Machine { objective, comm: &mut tape })?;
-        status = loop_state.status(round + 1, outcome, tape.inner, objective, method, observer)?;
-        observer.round(&status.record, &tape.replies, method)?;
+        let check = round.is_multiple_of(rules.digest_every) && part.method.iterates_agree();
+        let own = if check { state::digest(part.method) as i32 } else { 0 };
+        let mut words = vec![status.wish];
+        words.extend(check.then_some(own));
+        ridden.begin_round(words);
+        let outcome = part
+            .method
+            .round(round, &mut Context { objective: part.objective, comm: &mut ridden, message: &mut scratch })?;
+        let words = ridden.end_round(watch.alone)?;
+        let wish = words[0];
+        if check && words[1] != own.wrapping_mul(ridden.size() as i32) {
+            return Err(find_drifted(round, own, ridden.inner)?);
+        }
+        status = watch.look(round + 1, outcome, wish, ridden.inner, part)?;
+        part.observer.round(&status.record, &ridden.replies)?;
         if status.snapshot {
-            loop_state.snapshot(round + 1, tape.inner, method, observer)?;
+            watch.snapshot(round + 1, ridden.inner, part)?;
         }
     };
+    if !watch.alone {
+        watch.close(&mut status.record, ridden.inner)?;
+    }
     Ok(Finish {
         ended,
-        initial: loop_state.initial.unwrap_or(status.record.value),
+        initial: watch.initial,
         last: status.record,
-        digest: state::digest(method),
-        iterate: method.iterate().to_vec(),
-        settings: method.settings(),
+        digest: state::digest(part.method),
+        iterate: part.method.iterate().to_vec(),
+        settings: part.method.settings(),
     })
 }
 
-/// What the exchange around the meter brought.
+/// The wish for a snapshot, beside the number of an end.
+const SNAPSHOT: i32 = 16;
+
+/// What is known after a round, and what follows from it.
 struct Status {
     record: Record,
     ended: Option<Ended>,
     snapshot: bool,
+    /// What machine 0 has to say with the next round; 0 elsewhere.
+    wish: i32,
 }
 
-struct Loop<'a> {
+struct Watch<'a> {
     rules: &'a Rules,
     initial: Option<f64>,
-    /// The last value that was computed.
-    value: f64,
+    /// The last value and score that were computed.
+    value: Option<f64>,
+    score: Option<Score>,
+    /// The best held-out loss, and how many evaluations ago it was.
+    best: (f64, u64),
+    first: First,
+    /// Whether one process holds all machines.
+    alone: bool,
 }
 
-impl Loop<'_> {
-    /// The exchange around the meter after a round.
-    fn status<C: Collective>(
+impl Watch<'_> {
+    /// After a round, at whose end machine 0's `wish` reached all machines.
+    fn look<C: Collective>(
         &mut self,
         round: u64,
         outcome: Outcome,
+        wish: i32,
         comm: &mut Metered<C>,
-        objective: &mut dyn Objective,
-        method: &mut dyn Method,
-        observer: &mut dyn Observer,
+        part: &mut RunPart<'_>,
     ) -> Result<Status, RunError> {
-        let traffic = comm.traffic();
-        // Nothing is known yet at the start and after a resume; all machines see the same values, so they agree.
-        let evaluate =
-            round.is_multiple_of(self.rules.evaluate_every) || round >= self.rules.rounds || self.value.is_nan();
-        let value = match (evaluate, method.iterates_agree()) {
-            (false, _) => self.value,
-            (true, true) => objective.value(method.iterate()),
-            (true, false) => objective.value(&farthest(method.iterate(), comm.unmetered())?),
-        };
-        let check = round.is_multiple_of(self.rules.digest_every);
-        let digest = if check { state::digest(method) } else { 0 };
-        let mut message = Vec::with_capacity(32);
-        message.extend_from_slice(&value.to_le_bytes());
-        message.extend_from_slice(&(traffic.up_bytes as f64).to_le_bytes());
-        message.extend_from_slice(&(traffic.down_bytes as f64).to_le_bytes());
-        message.extend_from_slice(&digest.to_le_bytes());
-        let word = |message: &[u8], k: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&message[8 * k..8 * k + 8]);
-            word
-        };
-        let number = |message: &[u8], k: usize| f64::from_le_bytes(word(message, k));
-        let mut drifted = None;
-        let initial = self.initial;
-        let rules = self.rules;
-        let reply = comm.unmetered().exchange(&message, &mut |messages| {
-            let digests: Vec<[u8; 8]> = messages.iter().map(|message| word(message, 3)).collect();
-            drifted = odd_one(&digests);
-            if let Some(rank) = drifted {
-                let what =
-                    format!("has drifted: its state after round {round} differs from that of the other machines");
-                return Err(CommError::Refused { rank, what });
+        self.first.gradient_norm = self.first.gradient_norm.or(outcome.gradient_norm);
+        self.first.gap = self.first.gap.or(outcome.gap);
+        // At the start and after a resume nothing is known yet; all machines see the same, so they agree.
+        let every = self.rules.evaluate_every.unwrap_or(1);
+        let due = round.is_multiple_of(every) || round >= self.rules.rounds || self.value.is_none();
+        let common = self.rules.common_verdict(round, &outcome, &self.first);
+        let evaluated = self.evaluate(due, comm, part)?;
+        if let Some((value, score)) = evaluated {
+            self.value = value.or(self.value);
+            self.score = score.or(self.score);
+            if let Some(score) = score {
+                self.best = if score.loss < self.best.0 { (score.loss, 0) } else { (self.best.0, self.best.1 + 1) };
             }
-            let mean = |k| messages.iter().map(|message| number(message, k)).sum::<f64>() / messages.len() as f64;
-            let (value, up, down, seconds) = (mean(0), mean(1), mean(2), observer.seconds());
-            let value = if evaluate { value } else { number(messages[0], 0) };
-            let verdict = rules.verdict(round, value, initial.unwrap_or(value), &outcome, up + down, seconds);
-            let verdict = verdict.or_else(|| observer.wants_stop().then_some(Ended::Stopped));
-            let snapshot = observer.wants_snapshot(round, verdict.is_some());
-            let verdict = verdict.map_or(0, |ended| 1 + ENDS.iter().position(|&end| end == ended).unwrap_or(0) as u64);
-            let mut reply = Vec::with_capacity(48);
-            [value, up, down, seconds].iter().for_each(|number| reply.extend_from_slice(&number.to_le_bytes()));
-            reply.extend_from_slice(&verdict.to_le_bytes());
-            reply.extend_from_slice(&u64::from(snapshot).to_le_bytes());
-            Ok(reply)
-        });
-        let reply = match reply {
-            Err(CommError::Refused { rank, what }) if what.starts_with("has drifted") => {
-                return Err(RunError::Drifted { rank, round });
-            }
-            reply => reply?.message,
+        }
+        if self.initial.is_none() {
+            self.initial = self.value;
+        }
+        let rank = comm.rank();
+        let own = comm.traffic();
+        let decide = |watch: &Self, means: [f64; AVERAGED], observer: &mut dyn Observer| {
+            let passed = Passed::new(means, &own);
+            let verdict = common.or_else(|| watch.private_verdict(passed.wire_bytes(), observer));
+            let snapshot = watch.rules.snapshots && round > 0 && (verdict.is_some() || observer.wants_snapshot(round));
+            (passed, verdict, snapshot)
         };
-        let (value, up_bytes, down_bytes, seconds) =
-            (number(&reply, 0), number(&reply, 1), number(&reply, 2), number(&reply, 3));
-        self.value = value;
-        let initial = *self.initial.get_or_insert(value);
-        let verdict = u64::from_le_bytes(word(&reply, 4)) as usize;
-        let record = Record {
-            round,
-            value,
-            relative: self.rules.relative(value, initial),
-            outcome,
-            up_bytes,
-            down_bytes,
-            frame_bytes: traffic.frame_bytes,
-            trips: traffic.trips,
-            link_seconds: traffic.link_seconds,
-            seconds,
+        if self.alone {
+            // Bytes up, and down again machine 0's decision, within the process.
+            let mut reply = |messages: &[&[u8]]| {
+                let mut means = [0.0; AVERAGED];
+                for message in messages {
+                    means.iter_mut().zip(numbers::read::<f64>(message)).for_each(|(mean, count)| *mean += count);
+                }
+                means.iter_mut().for_each(|mean| *mean /= messages.len() as f64);
+                let (_, verdict, snapshot) = decide(self, means, part.observer);
+                let mut reply = numbers::to_bytes(&means);
+                part.observer.seconds().push(&mut reply);
+                word_of(verdict, snapshot).push(&mut reply);
+                Ok(reply)
+            };
+            let message = numbers::to_bytes(&Passed::averaged(&own));
+            let reply = comm.beside(&message, &mut reply).expect("one process holds all machines")?;
+            let mut floats = numbers::read::<f64>(&reply[..48]);
+            let means = std::array::from_fn(|_| floats.next().expect("five means"));
+            let seconds = floats.next().expect("then seconds");
+            let (ended, snapshot) = read_word(i32::read(&reply[48..]));
+            let record = self.record(round, outcome, Passed::new(means, &own), seconds);
+            return Ok(Status { record, ended, snapshot, wish: 0 });
+        }
+        let (ended, snapshot) = read_word(wish);
+        let ended = common.or(ended);
+        let (passed, verdict, wanted) = match rank {
+            0 => decide(self, Passed::averaged(&own), part.observer),
+            _ => (Passed::new(Passed::averaged(&own), &own), None, false),
         };
-        let snapshot = u64::from_le_bytes(word(&reply, 5)) != 0;
-        Ok(Status { record, ended: verdict.checked_sub(1).map(|at| ENDS[at]), snapshot })
+        let seconds = part.observer.seconds();
+        Ok(Status {
+            record: self.record(round, outcome, passed, seconds),
+            ended,
+            // At the end every machine knows it; before, machine 0's wish must have arrived.
+            snapshot: self.rules.snapshots && round > 0 && (ended.is_some() || snapshot),
+            wish: if ended.is_none() { word_of(verdict, wanted) } else { 0 },
+        })
     }
 
-    /// Brings every machine's state to machine 0's observer, around the meter.
+    fn record(&self, round: u64, outcome: Outcome, traffic: Passed, seconds: f64) -> Record {
+        let relative = self.value.zip(self.initial).and_then(|(value, initial)| self.rules.relative(value, initial));
+        Record { round, value: self.value, relative, score: self.score, outcome, traffic, seconds }
+    }
+
+    /// f and the held-out score over all machines: beside the protocol where it is possible, by messages where they were asked for, by machine
+    /// 0's observer where it has all rows.
+    #[expect(clippy::type_complexity, reason = "two things that may each be unknown")]
+    fn evaluate<C: Collective>(
+        &mut self,
+        due: bool,
+        comm: &mut Metered<C>,
+        part: &mut RunPart<'_>,
+    ) -> Result<Option<(Option<f64>, Option<Score>)>, RunError> {
+        // An empty meeting tells whether one process holds all machines.
+        if !self.alone {
+            self.alone = comm.beside(&[], &mut |_| Ok(Vec::new())).transpose()?.is_some();
+        }
+        if !due {
+            return Ok(None);
+        }
+        if !self.alone && self.rules.evaluate_every.is_none() {
+            return Ok(Some((part.observer.value(part.method.iterate()), None)));
+        }
+        let farthest = match part.method.iterates_agree() {
+            true => None,
+            false => Some(self.farthest(part.method.iterate(), comm)?),
+        };
+        let x = farthest.as_deref().unwrap_or(part.method.iterate());
+        let mut sums = vec![part.objective.value(x)];
+        let has_score = part.held_out.is_some();
+        sums.extend(part.held_out.as_mut().map_or(Score::NOTHING, |held_out| held_out.sums(x)));
+        sums.push(f64::from(u8::from(has_score)));
+        let message = numbers::to_bytes(&sums);
+        let reply: Vec<f64> = numbers::read(&self.gather(&message, comm, &mut numbers::sum::<f64>)?).collect();
+        let (scores, holders) = (&reply[1..reply.len() - 1], reply[reply.len() - 1]);
+        let score = (holders > 0.0).then(|| Score::from_sums(scores)).flatten();
+        Ok(Some((Some(reply[0] / comm.size() as f64), score)))
+    }
+
+    /// An exchange that the loop itself needs: beside the protocol, or billed as control.
+    fn gather<C: Collective>(
+        &self,
+        message: &[u8],
+        comm: &mut Metered<C>,
+        combine: &mut Combine<'_>,
+    ) -> Result<Arc<[u8]>, CommError> {
+        if self.alone {
+            return comm.beside(message, combine).expect("one process holds all machines");
+        }
+        comm.set_phase(Phase::Control);
+        let reply = comm.exchange(message, Reduction::Hub(&mut |messages| combine(messages)));
+        comm.set_phase(Phase::Rounds);
+        Ok(reply?.message)
+    }
+
+    /// The iterate that is farthest from the mean of all machines' iterates: how a run without a common iterate is judged.
+    fn farthest<C: Collective>(&self, iterate: &[f64], comm: &mut Metered<C>) -> Result<Vec<f64>, CommError> {
+        let mut pick = |messages: &[&[u8]]| {
+            let count = messages[0].len() / 8;
+            let mut mean = vec![0.0; count];
+            for message in messages {
+                mean.iter_mut()
+                    .zip(numbers::read::<f64>(message))
+                    .for_each(|(mean, x)| *mean += x / messages.len() as f64);
+            }
+            let distance = |message: &[u8]| -> f64 {
+                numbers::read::<f64>(message).zip(&mean).map(|(x, mean)| (x - mean) * (x - mean)).sum()
+            };
+            let distances: Vec<f64> = messages.iter().map(|message| distance(message)).collect();
+            // What is not a number counts as the greatest; of equals the first is taken.
+            let rank = (0..distances.len()).rev().max_by(|&a, &b| distances[a].abs().total_cmp(&distances[b].abs()));
+            Ok(messages[rank.unwrap_or(0)].to_vec())
+        };
+        let reply = self.gather(&numbers::to_bytes(iterate), comm, &mut pick)?;
+        Ok(numbers::read(&reply).collect())
+    }
+
+    /// Brings every machine's state to machine 0's observer.
     fn snapshot<C: Collective>(
         &self,
         round: u64,
         comm: &mut Metered<C>,
-        method: &mut dyn Method,
-        observer: &mut dyn Observer,
+        part: &mut RunPart<'_>,
     ) -> Result<(), RunError> {
-        let state = MachineState { saved: state::save(method), traffic: comm.traffic() };
-        let rank = comm.rank();
+        let state = MachineState { saved: state::save(part.method), traffic: comm.traffic() };
         let mut machines = Vec::new();
-        comm.unmetered().exchange(&state.to_bytes(), &mut |messages| {
+        let mut keep = |messages: &[&[u8]]| {
             machines = messages.iter().filter_map(|message| MachineState::from_bytes(message)).collect();
             Ok(Vec::new())
-        })?;
-        if rank == 0 {
-            let initial = self.initial.expect("the first status set it");
-            observer.snapshot(Snapshot { round, initial, machines })?;
+        };
+        self.gather(&state.to_bytes(), comm, &mut keep)?;
+        if comm.rank() == 0 {
+            let first = [self.first.gradient_norm, self.first.gap];
+            part.observer.snapshot(Snapshot { round, initial: self.initial, first, machines })?;
         }
         Ok(())
     }
-}
 
-/// The iterate that is farthest from the mean of all machines' iterates: how a run without a common iterate is judged.
-fn farthest(iterate: &[f64], comm: &mut dyn Collective) -> Result<Vec<f64>, RunError> {
-    let read = |message: &[u8]| -> Vec<f64> {
-        message.chunks_exact(8).map(|word| f64::from_le_bytes(word.try_into().expect("a chunk of eight"))).collect()
-    };
-    let message: Vec<u8> = iterate.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let reply = comm.exchange(&message, &mut |messages| {
-        let mut mean = vec![0.0; messages[0].len() / 8];
-        for message in messages {
-            vector::add_scaled(1.0 / messages.len() as f64, &read(message), &mut mean);
-        }
-        let distance = |message: &[u8]| -> f64 {
-            read(message).iter().zip(&mean).map(|(value, mean)| (value - mean) * (value - mean)).sum()
-        };
-        let distances: Vec<f64> = messages.iter().map(|message| distance(message)).collect();
-        // What is not a number counts as the greatest; of equals the first is taken.
-        let rank = (0..distances.len()).rev().max_by(|&a, &b| distances[a].abs().total_cmp(&distances[b].abs()));
-        Ok(messages[rank.unwrap_or(0)].to_vec())
-    })?;
-    Ok(read(&reply.message))
-}
-
-/// The machine whose digest is not that of most.
-fn odd_one(digests: &[[u8; 8]]) -> Option<usize> {
-    let votes = |digest: &[u8; 8]| digests.iter().filter(|other| *other == digest).count();
-    if digests.iter().all(|digest| digest == &digests[0]) {
-        return None;
+    /// The means over machines of what has passed, for the last record of a run on several processes.
+    fn close<C: Collective>(&self, last: &mut Record, comm: &mut Metered<C>) -> Result<(), RunError> {
+        comm.set_phase(Phase::Control);
+        let own = Passed::averaged(&comm.traffic());
+        let reply = comm.exchange(&numbers::to_bytes(&own), Reduction::SumF64)?;
+        let (n, mut sums) = (reply.divisor(), reply.numbers::<f64>());
+        let means = std::array::from_fn(|_| sums.next().map_or(f64::NAN, |sum| sum / n));
+        last.traffic = Passed::new(means, &comm.traffic());
+        Ok(())
     }
-    let most = digests.iter().max_by_key(|digest| votes(digest))?;
-    digests.iter().position(|digest| digest != most)
+
+    /// What only machine 0 knows.
+    fn private_verdict(&self, bytes: f64, observer: &mut dyn Observer) -> Option<Ended> {
+        let rules = self.rules;
+        let relative = self.value.zip(self.initial).and_then(|(value, initial)| rules.relative(value, initial));
+        let grown = self.value.zip(self.initial).is_some_and(|(value, initial)| {
+            let floor = rules.optimum.unwrap_or(initial.min(0.0));
+            !value.is_finite() || value - floor > 1e6 * (initial - rules.optimum.unwrap_or(0.0)).abs()
+        });
+        if rules.target.zip(relative).is_some_and(|(target, relative)| relative <= target) {
+            Some(Ended::Target)
+        } else if grown {
+            Some(Ended::Diverged)
+        } else if rules.patience.is_some_and(|patience| self.best.1 >= patience) {
+            Some(Ended::Patience)
+        } else if rules.seconds.is_some_and(|most| observer.seconds() >= most) {
+            Some(Ended::Seconds)
+        } else if rules.bytes.is_some_and(|most| bytes >= most as f64) {
+            Some(Ended::Bytes)
+        } else {
+            observer.wants_stop().then_some(Ended::Stopped)
+        }
+    }
+}
+
+fn word_of(verdict: Option<Ended>, snapshot: bool) -> i32 {
+    let end = verdict.map_or(0, |ended| 1 + ENDS.iter().position(|&end| end == ended).unwrap_or(0) as i32);
+    end + if snapshot { SNAPSHOT } else { 0 }
+}
+
+fn read_word(word: i32) -> (Option<Ended>, bool) {
+    let end = usize::try_from(word % SNAPSHOT - 1).ok().and_then(|at| ENDS.get(at).copied());
+    (end, word >= SNAPSHOT)
+}
+
+/// The digests did not add up: asks for all of them and names the machine whose digest is not that of most.
+fn find_drifted<C: Collective>(round: u64, own: i32, comm: &mut Metered<C>) -> Result<RunError, RunError> {
+    comm.set_phase(Phase::Control);
+    let reply = comm.exchange(&own.to_le_bytes(), Reduction::Gather)?;
+    let digests = reply.messages().unwrap_or_default();
+    let votes = |digest: &[u8]| digests.iter().filter(|other| **other == digest).count();
+    let most = digests.iter().max_by_key(|digest| votes(digest));
+    let rank = digests.iter().position(|digest| Some(digest) != most).unwrap_or(0);
+    Ok(CommError::Drifted { rank, round }.into())
 }
 
 impl Rules {
@@ -400,33 +671,25 @@ impl Rules {
         Some(if initial > optimum { (value - optimum) / (initial - optimum) } else { 0.0 })
     }
 
-    fn verdict(
-        &self,
-        round: u64,
-        value: f64,
-        initial: f64,
-        outcome: &Outcome,
-        bytes: f64,
-        seconds: f64,
-    ) -> Option<Ended> {
-        let reached = self.target.zip(self.relative(value, initial)).is_some_and(|(target, relative)| {
-            // Target 0 asks for all rounds.
-            target > 0.0 && relative <= target
-        });
-        let grown =
-            value - self.optimum.unwrap_or(initial.min(0.0)) > 1e6 * (initial - self.optimum.unwrap_or(0.0)).abs();
-        if reached {
-            Some(Ended::Target)
-        } else if !value.is_finite() || grown {
-            Some(Ended::Diverged)
-        } else if self.gradient.zip(outcome.gradient_norm).is_some_and(|(least, norm)| norm <= least) {
+    /// What every machine knows by itself.
+    fn common_verdict(&self, round: u64, outcome: &Outcome, first: &First) -> Option<Ended> {
+        let small = |bound: Option<f64>, norm: Option<f64>| bound.zip(norm).is_some_and(|(bound, norm)| norm <= bound);
+        let relative = outcome.gradient_norm.zip(first.gradient_norm).map(
+            |(norm, first)| {
+                if first > 0.0 { norm / first } else { 0.0 }
+            },
+        );
+        let gap = match self.gap {
+            None => false,
+            Some(Gap::Absolute(bound)) => small(Some(bound), outcome.gap),
+            Some(Gap::Relative(bound)) => small(first.gap.map(|first| bound * first), outcome.gap),
+        };
+        if small(self.gradient, outcome.gradient_norm) || small(self.gradient_relative, relative) {
             Some(Ended::Gradient)
+        } else if gap {
+            Some(Ended::Gap)
         } else if round >= self.rounds {
             Some(Ended::Rounds)
-        } else if self.seconds.is_some_and(|most| seconds >= most) {
-            Some(Ended::Seconds)
-        } else if self.bytes.is_some_and(|most| bytes >= most as f64) {
-            Some(Ended::Bytes)
         } else {
             None
         }

@@ -1,11 +1,10 @@
 //! The spectrum of a problem's dominating matrix: exactly where it is small, by stochastic Lanczos quadrature otherwise.
 
+use corewire_algebra::eigen;
 use corewire_sketch::{CommonRandomness, Purpose};
-use faer::{Mat, Side};
 
 use crate::objective::Objective;
-use crate::tuning::{Spectrum, small_eigenvalues_and_weights};
-use crate::vector::{add_scaled, dot, norm_squared};
+use crate::tuning::Spectrum;
 
 /// Up to this many coordinates all eigenvalues are computed.
 pub const EXACT_UP_TO: usize = 1200;
@@ -34,17 +33,15 @@ pub fn measure(objective: &mut dyn Objective, x: &[f64], randomness: &CommonRand
 /// All eigenvalues, largest first.
 pub fn exact(objective: &mut dyn Objective, x: &[f64]) -> Vec<f64> {
     let dim = objective.dim();
-    let mut matrix = Mat::<f64>::zeros(dim, dim);
+    let mut matrix = vec![0.0; dim * dim];
     let (mut unit, mut column) = (vec![0.0; dim], vec![0.0; dim]);
     for j in 0..dim {
         unit[j] = 1.0;
         objective.bound_vector(x, &unit, &mut column);
         unit[j] = 0.0;
-        column.iter().enumerate().for_each(|(i, &value)| matrix[(i, j)] = value);
+        matrix[j * dim..(j + 1) * dim].copy_from_slice(&column);
     }
-    let mut eigenvalues = matrix.self_adjoint_eigenvalues(Side::Lower).expect("a symmetric matrix of finite numbers");
-    eigenvalues.sort_by(|a, b| b.total_cmp(a));
-    eigenvalues
+    eigen::values(matrix, dim)
 }
 
 /// Stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017): each random start gives nodes and weights of the spectral density.
@@ -55,45 +52,12 @@ pub fn quadrature(objective: &mut dyn Objective, x: &[f64], randomness: &CommonR
         let mut words = randomness.words(Purpose::Probe, u64::MAX, start as u32);
         let scale = 1.0 / (dim as f64).sqrt();
         let v: Vec<f64> = (0..dim).map(|_| if words.next_coin(0.5) { scale } else { -scale }).collect();
-        let (mut tridiagonal, size) = lanczos(objective, x, v);
-        let (values, weights) = small_eigenvalues_and_weights(&mut tridiagonal, size);
+        let krylov = eigen::lanczos(&v, STEPS, |v, out| objective.bound_vector(x, v, out));
+        let (values, weights) = eigen::quadrature(krylov.diagonal, krylov.side);
         let share = dim as f64 / STARTS as f64;
         levels.extend(values.into_iter().zip(weights).map(|(value, weight)| (value.max(0.0), share * weight)));
     }
     Spectrum::from_levels(levels)
-}
-
-/// The tridiagonal matrix of Lanczos' recursion from a unit vector, kept orthogonal to all earlier vectors.
-fn lanczos(objective: &mut dyn Objective, x: &[f64], start: Vec<f64>) -> (Vec<f64>, usize) {
-    let dim = start.len();
-    let mut basis = vec![start];
-    let (mut diagonal, mut side) = (Vec::new(), Vec::new());
-    let mut next = vec![0.0; dim];
-    for _ in 0..STEPS.min(dim) {
-        let last = basis.last().expect("there is a start");
-        objective.bound_vector(x, last, &mut next);
-        diagonal.push(dot(last, &next));
-        for earlier in &basis {
-            let overlap = dot(earlier, &next);
-            add_scaled(-overlap, earlier, &mut next);
-        }
-        let norm = norm_squared(&next).sqrt();
-        if norm < 1e-12 * diagonal[0].abs().max(1e-300) {
-            break;
-        }
-        side.push(norm);
-        basis.push(next.iter().map(|value| value / norm).collect());
-    }
-    let size = diagonal.len();
-    let mut matrix = vec![0.0; size * size];
-    for i in 0..size {
-        matrix[i * size + i] = diagonal[i];
-        if i + 1 < size {
-            matrix[i * size + i + 1] = side[i];
-            matrix[(i + 1) * size + i] = side[i];
-        }
-    }
-    (matrix, size)
 }
 
 #[cfg(test)]

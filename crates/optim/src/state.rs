@@ -1,5 +1,8 @@
 //! A method's state, named field by field, so that one walk serves the digest, the snapshot and the resume.
 
+use corewire_journal::Saved;
+use corewire_sketch::Real;
+
 /// Whether a field is the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -34,17 +37,32 @@ pub trait Visitor {
     fn vectors(&mut self, scope: Scope, field: &'static str, vectors: &mut Vec<Vec<f64>>) {
         let mut count = vectors.len() as u64;
         self.word(scope, field, &mut count);
-        vectors.resize(count as usize, Vec::new());
+        // A damaged count must not become an allocation.
+        vectors.resize(count.min(1 << 20) as usize, Vec::new());
         for vector in vectors {
             self.vector(scope, field, vector);
         }
     }
 }
 
+/// Shows a vector of 32-bit or 64-bit numbers, as 64-bit ones.
+pub fn visit_reals<T: Real>(visitor: &mut dyn Visitor, scope: Scope, field: &'static str, values: &mut Vec<T>) {
+    let mut wide: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
+    visitor.vector(scope, field, &mut wide);
+    values.clear();
+    values.extend(wide.into_iter().map(T::from_f64));
+}
+
 /// Something with a state.
 pub trait Stateful {
     /// Shows every field to the visitor, which may change it; always the same fields in the same order.
     fn visit(&mut self, visitor: &mut dyn Visitor);
+}
+
+impl<T: Stateful + ?Sized> Stateful for Box<T> {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        (**self).visit(visitor);
+    }
 }
 
 /// The digest of a state's common fields: sixteen hexadecimal digits a person can compare.
@@ -54,8 +72,7 @@ pub fn digest(state: &mut (impl Stateful + ?Sized)) -> u64 {
         fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>) {
             if scope == Scope::Common {
                 self.0.update(field.as_bytes()).update(&(values.len() as u64).to_le_bytes());
-                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_bits().to_le_bytes()).collect();
-                self.0.update(&bytes);
+                self.0.update(&corewire_comm::numbers::to_bytes(values));
             }
         }
     }
@@ -64,13 +81,6 @@ pub fn digest(state: &mut (impl Stateful + ?Sized)) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&digest.0.finalize().as_bytes()[..8]);
     u64::from_le_bytes(word)
-}
-
-/// The fields of a state, for a snapshot.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Saved {
-    /// In the order of the visit.
-    pub fields: Vec<(String, Vec<f64>)>,
 }
 
 /// Copies all fields.
@@ -86,13 +96,21 @@ pub fn save(state: &mut (impl Stateful + ?Sized)) -> Saved {
     save.0
 }
 
-/// Puts saved fields back, or names the first that does not fit.
+/// Puts saved fields back, or names the first that does not fit. A vector keeps the length that it has now, unless one of the two is empty.
 pub fn restore(state: &mut (impl Stateful + ?Sized), saved: Saved) -> Result<(), String> {
     struct Restore(std::vec::IntoIter<(String, Vec<f64>)>, Option<String>);
     impl Visitor for Restore {
         fn vector(&mut self, _: Scope, field: &'static str, values: &mut Vec<f64>) {
             match self.0.next() {
-                Some((name, saved)) if name == field => *values = saved,
+                Some((name, saved)) if name == field => {
+                    if saved.len() != values.len() && !saved.is_empty() && !values.is_empty() {
+                        let lengths = (saved.len(), values.len());
+                        let wrong = || format!("the snapshot's `{field}` has {} numbers, not {}", lengths.0, lengths.1);
+                        self.1.get_or_insert_with(wrong);
+                    } else {
+                        *values = saved;
+                    }
+                }
                 other => {
                     let found = other.map_or("nothing".to_owned(), |(name, _)| format!("`{name}`"));
                     self.1.get_or_insert(format!("the snapshot has {found} where `{field}` belongs"));

@@ -202,48 +202,6 @@ pub fn accelerate(spectrum: &Spectrum, smoothness: f64, budget: f64) -> Pair {
     best
 }
 
-/// The eigenvalues of a small symmetric matrix, by Jacobi's rotations: few enough to be the same on every machine.
-pub fn small_eigenvalues(matrix: &mut [f64], size: usize) -> Vec<f64> {
-    small_eigenvalues_and_weights(matrix, size).0
-}
-
-/// The same, and the squared first components of the eigenvectors.
-pub fn small_eigenvalues_and_weights(matrix: &mut [f64], size: usize) -> (Vec<f64>, Vec<f64>) {
-    let mut first: Vec<f64> = (0..size).map(|i| f64::from(u8::from(i == 0))).collect();
-    assert_eq!(matrix.len(), size * size, "a square matrix");
-    for _ in 0..30 {
-        let off: f64 =
-            (0..size).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| matrix[i * size + j].powi(2)).sum();
-        if off < 1e-300 {
-            break;
-        }
-        for p in 0..size {
-            for q in p + 1..size {
-                let (app, aqq, apq) = (matrix[p * size + p], matrix[q * size + q], matrix[p * size + q]);
-                if apq == 0.0 {
-                    continue;
-                }
-                let theta = (aqq - app) / (2.0 * apq);
-                let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
-                let c = 1.0 / (t * t + 1.0).sqrt();
-                let s = t * c;
-                for k in 0..size {
-                    let (akp, akq) = (matrix[k * size + p], matrix[k * size + q]);
-                    matrix[k * size + p] = c * akp - s * akq;
-                    matrix[k * size + q] = s * akp + c * akq;
-                }
-                (first[p], first[q]) = (c * first[p] - s * first[q], s * first[p] + c * first[q]);
-                for k in 0..size {
-                    let (apk, aqk) = (matrix[p * size + k], matrix[q * size + k]);
-                    matrix[p * size + k] = c * apk - s * aqk;
-                    matrix[q * size + k] = s * apk + c * aqk;
-                }
-            }
-        }
-    }
-    ((0..size).map(|i| matrix[i * size + i]).collect(), first.iter().map(|first| first * first).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,16 +257,5 @@ mod tests {
         let fitted = Spectrum::fitted(&curvature);
         assert!((fitted.trace() / 1.784 - 1.0).abs() < 1e-3);
         assert!((fitted.smoothness() - 0.4).abs() < 1e-12);
-    }
-
-    #[test]
-    fn jacobi_finds_the_eigenvalues_of_a_small_matrix() {
-        // diag(1, 3) rotated by 45 degrees, and a third coordinate of its own.
-        let mut matrix = vec![2.0, 1.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 5.0];
-        let mut found = small_eigenvalues(&mut matrix, 3);
-        found.sort_by(f64::total_cmp);
-        for (found, expected) in found.iter().zip([1.0, 3.0, 5.0]) {
-            assert!((found - expected).abs() < 1e-12);
-        }
     }
 }

@@ -3,18 +3,28 @@
 use corewire_comm::{Collective, Metered, Traffic, Tree, group};
 use corewire_data::DataSet;
 use corewire_data::shard::Split;
+use corewire_graph::gossip::Scheme;
+use corewire_graph::graph::Graph;
 use corewire_optim::RunError;
-use corewire_optim::decentral::{self, Averaging, Wanted};
+use corewire_optim::catalogue::{self, Constants, MethodSettings, Request};
+use corewire_optim::decentral::{Averaging, GossipCore, GossipMean};
 use corewire_optim::estimator::{Form, Quantiser};
-use corewire_optim::gossip::Scheme;
-use corewire_optim::graph::Graph;
 use corewire_optim::method::Method;
-use corewire_optim::method::core::{Core, Flavour, Goal, Plan, Wire};
-use corewire_optim::method::field::Known;
+use corewire_optim::method::core::{Core, CoreAlgorithm, Goal, Plan, Wire};
 use corewire_optim::optimum;
-use corewire_optim::problem::{Model, Problem};
-use corewire_optim::run::{self, Begin, Ended, Finish, Rules, Silent};
-use corewire_sketch::{CommonRandomness, Family, Seed};
+use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::run::{self, Begin, Ended, Finish, Rules, RunPart, Silent};
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Seed};
+
+/// What a decentralised run is asked for.
+#[derive(Clone, Copy)]
+struct Settings {
+    budget: Option<usize>,
+    /// Whether the machines are pulled towards each other; without it core-gd alone.
+    corrected: bool,
+}
+
+const DEFAULTS: Settings = Settings { budget: None, corrected: true };
 
 fn randomness() -> CommonRandomness {
     CommonRandomness::new(&Seed::reproducible(11))
@@ -27,16 +37,22 @@ fn digits() -> DataSet {
 /// The bundled digits, shared out among machines, strongly regularised: a run takes hundreds of rounds and not thousands.
 struct Bench {
     problem: Problem,
-    known: Known,
+    constants: Constants,
     optimum: f64,
 }
 
 impl Bench {
     fn new(data: DataSet, model: Model, alpha: f64, machines: usize) -> Self {
-        let problem = Problem::rows(data, model, alpha, 0.0, machines, Split::Random, &randomness());
-        let known = Known::measure(&problem);
-        let optimum = optimum::minimise(&mut *problem.pooled(), problem.start()).1;
-        Self { problem, known, optimum }
+        let problem = Problem::rows(
+            data,
+            ModelSpec { model: model, classes: 0, alpha: alpha, l1: 0.0 },
+            machines,
+            Split::Random,
+            &randomness(),
+        );
+        let constants = Constants::measure(&problem);
+        let optimum = optimum::minimise(&mut *problem.pooled().unwrap(), problem.start()).1;
+        Self { problem, constants, optimum }
     }
 
     fn rules(&self, rounds: u64, target: f64) -> Rules {
@@ -48,17 +64,41 @@ impl Bench {
         &self,
         id: &str,
         averaging: &Averaging,
-        wanted: &Wanted,
+        settings: &Settings,
         rules: &Rules,
     ) -> Vec<Result<(Finish, Vec<Traffic>), RunError>> {
         group::run(self.problem.machines(), |machine| {
             let mut objective = self.problem.objective(machine.rank());
-            let start = self.problem.start().to_vec();
-            let mut method = decentral::build(id, start, averaging, wanted, &self.known, &randomness())?;
+            let mut method = self.method(id, averaging, settings).map_err(RunError::Unsuited)?;
             let mut comm = Metered::new(machine, None);
-            let finish = run::run(&mut comm, &mut *objective, &mut *method, rules, Begin::default(), &mut Silent)?;
+            let finish = run::run(
+                &mut comm,
+                &mut RunPart::new(&mut *objective, &mut *method, &mut Silent),
+                rules,
+                Begin::default(),
+            )?;
             Ok((finish, comm.edges().values().copied().collect()))
         })
+    }
+
+    fn method(&self, id: &str, averaging: &Averaging, settings: &Settings) -> catalogue::Built {
+        if let (false, Some(m)) = (settings.corrected, settings.budget) {
+            let (budget, c) = (m as f64, &self.constants);
+            let sketch = AnySketch::new(Family::Hadamard, &randomness(), self.problem.dim(), m).unwrap();
+            let mean = GossipMean::new(averaging.clone(), sketch);
+            let step = 1.5 * budget / (c.trace + (budget + 1.0) * c.smoothness);
+            return Ok(Box::new(GossipCore::new(self.problem.start().to_vec(), mean, step, 1.0)));
+        }
+        let request = Request {
+            info: catalogue::find(id)?,
+            parameters: &Default::default(),
+            settings: &MethodSettings { budget: settings.budget, ..MethodSettings::default() },
+            start: self.problem.start(),
+            constants: &self.constants,
+            quadratic: false,
+            randomness: &randomness(),
+        };
+        catalogue::build(&request, Some(averaging))
     }
 
     fn core(&self, conjugate: bool) -> Box<dyn Method> {
@@ -71,11 +111,11 @@ impl Bench {
             randomness: randomness(),
             goal: Goal { link: None, target: 1e-6 },
         };
-        let flavour = match conjugate {
-            true => Flavour::Conjugate { memory: 3, number_bytes: 2 },
-            false => Flavour::Accelerated { fixed: None },
+        let algorithm = match conjugate {
+            true => CoreAlgorithm::Conjugate { memory: 3, number_bytes: 2 },
+            false => CoreAlgorithm::Accelerated { fixed: None },
         };
-        Box::new(Core::new(plan, flavour, self.problem.start().to_vec(), None))
+        Box::new(Core::new(plan, algorithm, self.problem.start().to_vec(), None))
     }
 
     /// A run through the hub, or over a graph's spanning tree.
@@ -86,15 +126,25 @@ impl Bench {
             match graph {
                 None => {
                     let mut comm = Metered::new(machine, None);
-                    run::run(&mut comm, &mut *objective, &mut *method, rules, Begin::default(), &mut Silent)
-                        .map(|finish| (finish, Vec::new()))
+                    run::run(
+                        &mut comm,
+                        &mut RunPart::new(&mut *objective, &mut *method, &mut Silent),
+                        rules,
+                        Begin::default(),
+                    )
+                    .map(|finish| (finish, Vec::new()))
                 }
                 Some(graph) => {
                     let tree = graph.spanning_tree(0);
                     let parents: Vec<_> = (0..tree.machines()).map(|machine| tree.parent(machine)).collect();
                     let mut comm = Metered::new(Tree::new(machine, &parents), None);
-                    run::run(&mut comm, &mut *objective, &mut *method, rules, Begin::default(), &mut Silent)
-                        .map(|finish| (finish, comm.edges().values().copied().collect()))
+                    run::run(
+                        &mut comm,
+                        &mut RunPart::new(&mut *objective, &mut *method, &mut Silent),
+                        rules,
+                        Begin::default(),
+                    )
+                    .map(|finish| (finish, comm.edges().values().copied().collect()))
                 }
             }
         });
@@ -116,8 +166,8 @@ fn a_spanning_tree_gives_the_digest_of_the_run_through_a_hub() {
             let tree = bench.collective(conjugate, Some(&graph.unwrap()), &rules);
             for (hub, tree) in hub.iter().zip(&tree) {
                 assert_eq!((tree.0.digest, &tree.0.iterate), (hub.0.digest, &hub.0.iterate));
-                assert_eq!(tree.0.last.value.to_bits(), hub.0.last.value.to_bits());
-                assert!(!tree.1.is_empty() && tree.0.last.up_bytes > hub.0.last.up_bytes);
+                assert_eq!(tree.0.last.value, hub.0.last.value);
+                assert!(!tree.1.is_empty() && tree.0.last.traffic.up_bytes > hub.0.last.traffic.up_bytes);
             }
         }
     }
@@ -129,14 +179,14 @@ fn core_gd_by_chebyshev_gossip_reaches_the_optimum_of_the_digits() {
         let graph = graph.unwrap();
         for (model, alpha) in [(Model::Ridge, 0.1), (Model::Logistic, 0.03)] {
             let bench = Bench::new(digits(), model, alpha, graph.machines());
-            let rules = Rules { evaluate_every: 5, ..bench.rules(400, 1e-6) };
-            let wanted = Wanted { budget: Some(16), ..Wanted::default() };
+            let rules = Rules { evaluate_every: Some(5), ..bench.rules(400, 1e-6) };
+            let wanted = Settings { budget: Some(16), ..DEFAULTS };
             for result in bench.gossip("core-gd", &chebyshev(graph.clone(), false), &wanted, &rules) {
                 let (finish, _) = result.unwrap();
                 assert_eq!(finish.ended, Ended::Target, "{name} {model:?}: {:?}", finish.last);
                 // Each machine's own point, and not that of the farthest only.
-                let own = bench.problem.pooled().value(&finish.iterate) - bench.optimum;
-                assert!(own <= 1.01e-6 * (finish.initial - bench.optimum), "{name} {model:?}: {own:e}");
+                let own = bench.problem.pooled().unwrap().value(&finish.iterate) - bench.optimum;
+                assert!(own <= 1.01e-6 * (finish.initial.unwrap() - bench.optimum), "{name} {model:?}: {own:e}");
             }
         }
     }
@@ -146,7 +196,7 @@ fn core_gd_by_chebyshev_gossip_reaches_the_optimum_of_the_digits() {
 fn core_agd_by_gossip_takes_fewer_rounds_than_core_gd() {
     let bench = Bench::new(digits(), Model::Ridge, 0.02, 16);
     let averaging = chebyshev(Graph::ring(16).unwrap(), true);
-    let wanted = Wanted { budget: Some(16), ..Wanted::default() };
+    let wanted = Settings { budget: Some(16), ..DEFAULTS };
     let rounds = ["core-gd", "core-agd"].map(|id| {
         let (finish, _) = bench.gossip(id, &averaging, &wanted, &bench.rules(3000, 1e-6)).remove(0).unwrap();
         assert_eq!(finish.ended, Ended::Target, "{id}: {:?}", finish.last);
@@ -158,7 +208,7 @@ fn core_agd_by_gossip_takes_fewer_rounds_than_core_gd() {
 #[test]
 fn too_few_iterations_are_told_with_what_to_raise() {
     let bench = Bench::new(digits().first_rows(600), Model::Ridge, 0.1, 16);
-    let wanted = Wanted { budget: Some(16), correct: false, ..Wanted::default() };
+    let wanted = Settings { budget: Some(16), corrected: false };
     let run = |iterations: Option<usize>, tolerance: f64| {
         let graph = Graph::ring(16).unwrap();
         let averaging = Averaging::new(graph, Scheme::Chebyshev, iterations, tolerance, true).unwrap();
@@ -189,7 +239,7 @@ fn extra_and_msda_reach_the_optimum_of_a_small_ridge_problem() {
     for graph in [Graph::ring(8), Graph::grid(2, 4), Graph::star(8)] {
         let averaging = chebyshev(graph.unwrap(), true);
         for (id, rounds) in [("extra", 600), ("msda", 300)] {
-            for result in bench.gossip(id, &averaging, &Wanted::default(), &bench.rules(rounds, 1e-6)) {
+            for result in bench.gossip(id, &averaging, &DEFAULTS, &bench.rules(rounds, 1e-6)) {
                 let (finish, _) = result.unwrap();
                 assert_eq!(finish.ended, Ended::Target, "{id}: {:?}", finish.last);
             }
@@ -201,7 +251,7 @@ fn extra_and_msda_reach_the_optimum_of_a_small_ridge_problem() {
 fn msda_solves_its_local_problems_on_logistic_rows_too() {
     let bench = Bench::new(digits().first_rows(400), Model::Logistic, 0.02, 8);
     let averaging = chebyshev(Graph::ring(8).unwrap(), true);
-    for result in bench.gossip("msda", &averaging, &Wanted::default(), &bench.rules(300, 1e-6)) {
+    for result in bench.gossip("msda", &averaging, &DEFAULTS, &bench.rules(300, 1e-6)) {
         let (finish, _) = result.unwrap();
         assert_eq!(finish.ended, Ended::Target, "{:?}", finish.last);
     }
@@ -211,10 +261,8 @@ fn msda_solves_its_local_problems_on_logistic_rows_too() {
 fn methods_without_a_form_for_gossip_are_refused_with_what_to_do() {
     let bench = Bench::new(digits().first_rows(100), Model::Ridge, 0.1, 4);
     let averaging = chebyshev(Graph::ring(4).unwrap(), true);
-    let start = bench.problem.start().to_vec();
-    let error =
-        decentral::build("core-cg", start, &averaging, &Wanted::default(), &bench.known, &randomness()).err().unwrap();
-    assert!(error.to_string().contains("with `graph.gossip` = \"tree\" every method runs"), "{error}");
+    let error = bench.method("core-cg", &averaging, &DEFAULTS).err().unwrap();
+    assert!(error.contains("with `graph.gossip` = \"tree\" every method runs"), "{error}");
 }
 
 #[test]
@@ -232,17 +280,16 @@ fn the_bytes_of_every_edge_are_known_for_tree_gossip_extra_and_msda() {
             let all: u64 = edges().map(|edge| edge.up_bytes).sum();
             let busiest = edges().map(|edge| edge.up_bytes + edge.down_bytes).max().unwrap();
             assert_eq!(all, edges().map(|edge| edge.down_bytes).sum::<u64>());
-            println!("| {name} | {method} | {} | {all} | {busiest} | {} |", first.last.round, first.last.trips);
+            println!("| {name} | {method} | {} | {all} | {busiest} | {} |", first.last.round, first.last.traffic.trips);
             all
         };
-        let gossip = |id: &str, averaging: &Averaging, wanted: &Wanted| -> Vec<(Finish, Vec<Traffic>)> {
+        let gossip = |id: &str, averaging: &Averaging, wanted: &Settings| -> Vec<(Finish, Vec<Traffic>)> {
             bench.gossip(id, averaging, wanted, &rules).into_iter().map(Result::unwrap).collect()
         };
         let single = chebyshev(graph.clone(), false);
-        let wanted = Wanted { budget: Some(16), ..Wanted::default() };
+        let wanted = Settings { budget: Some(16), ..DEFAULTS };
         let cg = report("core-cg, tree, wire q", &bench.collective(true, Some(&graph), &rules));
         report("core-agd, tree, wire q", &bench.collective(false, Some(&graph), &rules));
-        report("core-agd, Chebyshev, f32", &gossip("core-agd", &single, &Wanted { correct: false, ..wanted.clone() }));
         report("core-agd, Chebyshev, f32, corrected", &gossip("core-agd", &single, &wanted));
         let extra = report("extra, f32", &gossip("extra", &single, &wanted));
         let msda = report("msda, f32", &gossip("msda", &single, &wanted));

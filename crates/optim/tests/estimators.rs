@@ -4,17 +4,19 @@ mod group;
 
 use std::num::NonZeroUsize;
 
-use corewire_comm::{Collective, CommError, Group, Metered, Solo};
+use corewire_comm::{Collective, CommError, Group, Metered, Reply, Solo};
 use corewire_data::shard::Split;
 use corewire_optim::RunError;
-use corewire_optim::estimator::{Estimate, Form, MeanEstimator, Quantised, Quantiser, Sketched, Width};
+use corewire_optim::estimator::{
+    Estimate, Form, How, MeanEstimator, Next, Place, Quantised, Quantiser, Sketched, Width, estimate,
+};
 use corewire_optim::method::Method;
-use corewire_optim::method::core::Flavour;
+use corewire_optim::method::core::CoreAlgorithm;
 use corewire_optim::method::descent::{Descent, Step};
 use corewire_optim::method::gradient::GradientMethod;
 use corewire_optim::objective::Objective;
 use corewire_optim::problem::{Model, Problem};
-use corewire_optim::run::{Begin, Ended, Rules, Silent, run};
+use corewire_optim::run::{Begin, Ended, Rules, RunPart, Silent, run};
 use corewire_optim::state::{self, Stateful, Visitor};
 use corewire_sketch::{AnySketch, Family};
 use group::*;
@@ -65,7 +67,7 @@ fn vector(dim: usize, rank: usize) -> Vec<f64> {
 fn mean_vector(dim: usize, machines: usize) -> Vec<f64> {
     let mut mean = vec![0.0; dim];
     (0..machines)
-        .for_each(|rank| corewire_optim::vector::add_scaled(1.0 / machines as f64, &vector(dim, rank), &mut mean));
+        .for_each(|rank| corewire_algebra::vector::add_scaled(1.0 / machines as f64, &vector(dim, rank), &mut mean));
     mean
 }
 
@@ -83,7 +85,8 @@ fn estimates(
             let local = local(round, machine.rank());
             let mut mean = vec![0.0; local.len()];
             let mut extra = [machine.rank() as f64];
-            let Estimate { energy } = estimator.estimate(round, &local, &mut extra, machine, &mut mean)?;
+            let Estimate { energy } =
+                estimate(&mut estimator, round, &local, &mut extra, machine, &mut Vec::new(), &mut mean)?;
             assert_eq!(extra[0], (machine.size() - 1) as f64 / 2.0, "extra numbers come back as their means");
             all.push((mean, energy));
         }
@@ -126,7 +129,7 @@ fn every_estimator_is_unbiased_in_every_family_and_in_blocks() {
             // Chi-square with about 24 degrees: mean 24, deviation 6.9; 55 is its 0.9997 quantile, and the seed is fixed.
             assert!(chi_square < 55.0, "{way:?} {family} blocks {blocks}: {chi_square}");
             let energy = found.iter().skip(20).map(|(_, energy)| energy).sum::<f64>() / (count - 20.0);
-            let exact = corewire_optim::vector::norm_squared(&expected);
+            let exact = corewire_algebra::vector::norm_squared(&expected);
             // A round's energy spreads by sqrt(2/m) = 0.5 relatively, 4000 rounds by 0.008; four of these.
             assert!(
                 (energy / exact - 1.0).abs() < 0.032,
@@ -163,7 +166,7 @@ fn quantising_adds_the_variance_that_was_asked_for() {
         let added = added.sum::<f64>() / count;
         // E s^2 = ||mean||^2, so that each scalar's error has variance eta s^2 and the estimate's d eta s^2/m.
         let eta = quantiser.noise() - 1.0;
-        let stated = eta * corewire_optim::vector::norm_squared(&expected) * dim as f64 / budget as f64;
+        let stated = eta * corewire_algebra::vector::norm_squared(&expected) * dim as f64 / budget as f64;
         println!("{form:?}, {machines} machines: added {:.3} of what is stated", added / stated);
         // s^2 itself follows the last few rounds and spreads; over thousands of rounds its mean is right within a few per cent.
         assert!((added / stated - 1.0).abs() < 0.06, "{form:?} {machines}: {}", added / stated);
@@ -188,19 +191,19 @@ fn shifts_come_to_the_vectors_of_the_machines_where_these_stand_still() {
             let mut mean = vec![0.0; dim];
             let mut distance = Vec::new();
             for round in 0..300 {
-                estimator.estimate(round, &local, &mut [], machine, &mut mean)?;
+                estimate(&mut estimator, round, &local, &mut [], machine, &mut Vec::new(), &mut mean)?;
                 let shift = field(&mut estimator, "shift");
                 distance.push(shift.iter().zip(&local).map(|(shift, local)| (shift - local).powi(2)).sum::<f64>());
             }
             Ok::<_, RunError>((distance, field(&mut estimator, "shift"), field(&mut estimator, "mean_shift")))
         });
         let results: Vec<_> = results.into_iter().map(|result| result.unwrap()).collect();
-        let squares: f64 = (0..machines).map(|rank| corewire_optim::vector::norm_squared(&vector(dim, rank))).sum();
+        let squares: f64 = (0..machines).map(|rank| corewire_algebra::vector::norm_squared(&vector(dim, rank))).sum();
         let left = results.iter().flat_map(|(distance, ..)| &distance[200..]).sum::<f64>() / 100.0;
         // A shift forgets 1 - theta/(1 + ..) of its distance a round; what is left is the quantiser's own noise, whose square is
         // theta d/m D^2/12 = theta d/m n eta s^2 a machine at most, s^2 = ||mean||^2.
         let theta = budget as f64 / (budget + dim + 1) as f64;
-        let scale = corewire_optim::vector::norm_squared(&mean_vector(dim, machines));
+        let scale = corewire_algebra::vector::norm_squared(&mean_vector(dim, machines));
         let noise = (machines * machines) as f64 * theta * dim as f64 / budget as f64 * 0.2 * scale;
         assert!(
             left < 1.5 * noise + 1e-9 * squares,
@@ -210,7 +213,7 @@ fn shifts_come_to_the_vectors_of_the_machines_where_these_stand_still() {
         let mut mean = vec![0.0; dim];
         results
             .iter()
-            .for_each(|(_, shift, _)| corewire_optim::vector::add_scaled(1.0 / machines as f64, shift, &mut mean));
+            .for_each(|(_, shift, _)| corewire_algebra::vector::add_scaled(1.0 / machines as f64, shift, &mut mean));
         for (rank, (.., kept)) in results.iter().enumerate() {
             match form {
                 Form::Hub if rank > 0 => assert!(kept.is_empty(), "only the hub keeps the mean shift"),
@@ -239,7 +242,7 @@ fn a_sudden_change_of_scale_costs_no_accuracy_upwards_and_is_forgotten_downwards
                 local,
             );
             let expected: Vec<f64> = mean_vector(dim, machines).into_iter().map(|value| value * factor).collect();
-            let size = corewire_optim::vector::norm_squared(&expected);
+            let size = corewire_algebra::vector::norm_squared(&expected);
             let error =
                 |round: usize| found[round].0.iter().zip(&expected).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / size;
             // The sketch's own relative variance is about (d - 1)/m = 3, a round's error rarely more than three times that.
@@ -316,11 +319,9 @@ fn a_machine_whose_vector_is_not_finite_is_named() {
             let mut method = GradientMethod::new(estimator(way, sketch(Family::Gaussian, false, 20, 4, 1), 1), start);
             run(
                 &mut Metered::new(machine, None),
-                &mut *objective,
-                &mut method,
+                &mut RunPart::new(&mut *objective, &mut method, &mut Silent),
                 &rounds(10),
                 Begin::default(),
-                &mut Silent,
             )
         });
         for (rank, result) in results.into_iter().enumerate() {
@@ -348,19 +349,20 @@ impl Stateful for Altered {
 }
 
 impl MeanEstimator for Altered {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        let estimate = self.0.estimate(round, local, extra, comm, mean)?;
-        if comm.rank() == self.1 && round == self.2 {
+    fn contribute(&mut self, at: Place, local: &[f64], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        self.0.contribute(at, local, extra, message)
+    }
+
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        self.0.combine(at, messages, extras)
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
+        let next = self.0.absorb(at, reply, extra, mean)?;
+        if at.rank == self.1 && at.round == self.2 {
             mean[0] = f64::from_bits(mean[0].to_bits() ^ (1 << 40));
         }
-        Ok(estimate)
+        Ok(next)
     }
 }
 
@@ -378,8 +380,9 @@ fn a_machine_that_rebuilds_other_bits_is_named_by_the_round_loop() {
             let (results, _) = run_all(&problem, &rules, &make, Silent);
             for result in results {
                 let error = result.unwrap_err();
-                // Digests are compared every fourth round: the drift of round 5 is seen after round 8.
-                assert!(matches!(error, RunError::Drifted { rank, round: 8 } if rank == odd), "{way:?}: {error}");
+                // Digests ride with every fourth round: the drift of round 5 is seen with round 8.
+                let drifted = CommError::Drifted { rank: odd, round: 8 };
+                assert!(matches!(&error, RunError::Comm(found) if *found == drifted), "{way:?}: {error}");
             }
         }
     }
@@ -393,7 +396,8 @@ fn a_message_of_another_length_is_refused_with_its_machine() {
             let mut estimator = estimator(way, sketch(Family::Gaussian, false, 20, budget, 1), 1);
             let mut mean = vec![0.0; 20];
             (0..3).try_for_each(|round| {
-                estimator.estimate(round, &vector(20, machine.rank()), &mut [], machine, &mut mean).map(drop)
+                let local = vector(20, machine.rank());
+                estimate(&mut estimator, round, &local, &mut [], machine, &mut Vec::new(), &mut mean).map(drop)
             })
         });
         // Codes without a length of their own may take the fifth scalar for padding; what must not happen is that nobody notices within a few rounds.
@@ -415,8 +419,10 @@ fn core_cg_converges_on_every_wire_and_family() {
     for (name, problem) in &problems {
         let rules = until(1e-6, 400, problem);
         let quadratic = *name == "ridge";
-        let flavour =
-            Flavour::Conjugate { memory: if quadratic { 5 } else { 3 }, number_bytes: if quadratic { 3 } else { 2 } };
+        let flavour = CoreAlgorithm::Conjugate {
+            memory: if quadratic { 5 } else { 3 },
+            number_bytes: if quadratic { 3 } else { 2 },
+        };
         for (wire_name, wire) in wires {
             let families: &[Family] = if *name == "softmax" { &[Family::Hadamard] } else { &FAMILIES };
             for &family in families {
@@ -445,10 +451,11 @@ fn core_cg_converges_on_every_wire_and_family() {
 #[test]
 fn a_machine_alone_gives_its_own_message_back() {
     // Without company and with all Hadamard rows the sketch is a rotation: floats give the vector back to their last bits.
-    let mut machines = Group::new(Solo::new(1)).into_machines();
-    let mut estimator = Sketched::new(sketch(Family::Hadamard, false, 32, 32, 1), &randomness(1), Width::F32);
-    let local = vector(32, 0);
-    let mut mean = vec![0.0; 32];
-    estimator.estimate(0, &local, &mut [], &mut machines[0], &mut mean).unwrap();
-    assert!(mean.iter().zip(&local).all(|(a, b)| (a - b).abs() < 1e-5));
+    let results = Group::new(Solo::new(1)).run(|machine| {
+        let mut estimator = Sketched::new(sketch(Family::Hadamard, false, 32, 32, 1), &randomness(1), Width::F32);
+        let mut mean = vec![0.0; 32];
+        estimate(&mut estimator, 0, &vector(32, 0), &mut [], machine, &mut Vec::new(), &mut mean)?;
+        Ok::<_, RunError>(mean)
+    });
+    assert!(results[0].as_ref().unwrap().iter().zip(&vector(32, 0)).all(|(a, b)| (a - b).abs() < 1e-5));
 }

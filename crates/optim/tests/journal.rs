@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use corewire_comm::{Collective, Group, Metered, Solo};
 use corewire_data::shard::Split;
+use corewire_journal::{self as journal, Contents, Journal, JournalError, PREPARATION, Snapshot};
 use corewire_optim::estimator::Form;
-use corewire_optim::journal::{self, Contents, Facts, Journal, JournalError, PREPARATION, Snapshot};
-use corewire_optim::method::core::{Flavour, Plan, StepRule, Wire};
-use corewire_optim::method::{Method, Settings};
+use corewire_optim::method::core::{CoreAlgorithm, Plan, StepRule, Wire};
+use corewire_optim::method::{Context, Settings};
 use corewire_optim::problem::{Model, Problem};
-use corewire_optim::run::{Begin, Observer, Record, Silent, run};
+use corewire_optim::replay::{self, Facts};
+use corewire_optim::run::{Begin, Observer, Record, Rules, RunPart, Silent, run};
 use corewire_optim::{RunError, state};
 use corewire_sketch::Family;
 use group::*;
@@ -137,26 +138,23 @@ fn a_torn_tail_is_cut_off_before_the_journal_goes_on() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "the same bytes as without the interruption");
 }
 
-/// Keeps a run as a journal and, at the end, a snapshot.
+/// Keeps a run as a journal and snapshots.
 struct Keeper {
     journal: Journal,
-    digests: Vec<u64>,
     folder: std::path::PathBuf,
     snapshot_at: Vec<u64>,
 }
 
 impl Observer for Keeper {
-    fn prepared(&mut self, replies: &[Arc<[u8]>], _: Settings, method: &mut dyn Method) -> Result<(), RunError> {
-        self.digests.push(state::digest(method));
+    fn prepared(&mut self, replies: &[Arc<[u8]>], _: Settings) -> Result<(), RunError> {
         Ok(self.journal.append(PREPARATION, replies)?)
     }
 
-    fn round(&mut self, record: &Record, replies: &[Arc<[u8]>], method: &mut dyn Method) -> Result<(), RunError> {
-        self.digests.push(state::digest(method));
+    fn round(&mut self, record: &Record, replies: &[Arc<[u8]>]) -> Result<(), RunError> {
         Ok(self.journal.append(record.round - 1, replies)?)
     }
 
-    fn wants_snapshot(&mut self, round: u64, _: bool) -> bool {
+    fn wants_snapshot(&mut self, round: u64) -> bool {
         self.snapshot_at.contains(&round)
     }
 
@@ -167,7 +165,12 @@ impl Observer for Keeper {
 
 fn keeper(folder: &Path, snapshot_at: &[u64]) -> Keeper {
     let journal = Journal::create(&folder.join("journal.bin"), "{}").unwrap();
-    Keeper { journal, digests: Vec::new(), folder: folder.to_owned(), snapshot_at: snapshot_at.to_vec() }
+    Keeper { journal, folder: folder.to_owned(), snapshot_at: snapshot_at.to_vec() }
+}
+
+/// So many rounds, with snapshots where the keeper wants them; there is one at the end too.
+fn kept(count: u64) -> Rules {
+    Rules { snapshots: true, ..rounds(count) }
 }
 
 const WIRES: [(&str, Wire); 4] = [
@@ -193,14 +196,18 @@ const WIRES: [(&str, Wire); 4] = [
     ("bf16", BF16),
 ];
 
-fn flavours() -> [(&'static str, Flavour, Model); 6] {
+fn algorithms() -> [(&'static str, CoreAlgorithm, Model); 6] {
     [
-        ("core-gd", Flavour::Descent { step: StepRule::Auto, batch: None }, Model::Ridge),
-        ("core-gd line search", Flavour::Descent { step: StepRule::LineSearch, batch: None }, Model::Logistic),
-        ("core-agd", Flavour::Accelerated { fixed: None }, Model::Logistic),
-        ("core-cg", Flavour::Conjugate { memory: 5, number_bytes: 3 }, Model::Ridge),
-        ("core-cg off quadratics", Flavour::Conjugate { memory: 3, number_bytes: 2 }, Model::Logistic),
-        ("core-nonconvex", Flavour::Comparing { rule: None }, Model::LogisticNonconvex { lambda: 0.01 }),
+        ("core-gd", CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::Auto, batch: None }, Model::Ridge),
+        (
+            "core-gd line search",
+            CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::LineSearch, batch: None },
+            Model::Logistic,
+        ),
+        ("core-agd", CoreAlgorithm::Accelerated { fixed: None }, Model::Logistic),
+        ("core-cg", CoreAlgorithm::Conjugate { memory: 5, number_bytes: 3 }, Model::Ridge),
+        ("core-cg off quadratics", CoreAlgorithm::Conjugate { memory: 3, number_bytes: 2 }, Model::Logistic),
+        ("core-nonconvex", CoreAlgorithm::Comparing { rule: None }, Model::LogisticNonconvex { lambda: 0.01 }),
     ]
 }
 
@@ -210,34 +217,32 @@ fn problem(model: Model) -> Problem {
     rows(digits().first_rows(200), model, 1e-3, 4, Split::Random)
 }
 
-fn a_plan(flavour: &Flavour, wire: Wire) -> Plan {
+fn a_plan(algorithm: &CoreAlgorithm, wire: Wire) -> Plan {
     // Automatic budgets travel in the preparation's reply; with line search there is none.
-    let fixed = matches!(flavour, Flavour::Descent { step: StepRule::LineSearch, .. });
+    let fixed = matches!(algorithm, CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::LineSearch, .. });
     plan(Family::Hadamard, fixed.then_some(16), wire, 6)
 }
 
 #[test]
 fn a_replay_without_data_ends_where_the_run_stopped() {
-    for (name, flavour, model) in flavours() {
+    for (name, algorithm, model) in algorithms() {
         for (wire_name, wire) in WIRES {
             let folder = tempfile::tempdir().unwrap();
             let problem = problem(model);
-            let plan = a_plan(&flavour, wire);
-            let make = || core(&plan, flavour.clone(), &problem, None);
-            let (results, kept) = run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[]));
+            let plan = a_plan(&algorithm, wire);
+            let make = || core(&plan, algorithm.clone(), &problem, None);
+            let (results, _) = run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[]));
             let finish = results.into_iter().next().unwrap().unwrap();
             let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
             let facts = Facts::of(&*problem.objective(0), 4);
-            for to in [0, 1, 7, ROUNDS] {
+            for to in [1, 7, ROUNDS] {
                 let mut method = make();
-                journal::replay(&mut *method, &contents, facts, to).unwrap();
-                assert_eq!(state::digest(&mut *method), kept.digests[to as usize], "{name} {wire_name} to {to}");
+                replay::replay(&mut *method, &contents, facts, to).unwrap();
+                // A run that was stopped there has the same digest.
+                let stopped = if to == ROUNDS { finish.digest } else { solve(&problem, &rounds(to), &make).digest };
+                assert_eq!(state::digest(&mut *method), stopped, "{name} {wire_name} to {to}");
             }
-            // A run that was stopped there has the same digest.
-            let stopped = solve(&problem, &rounds(7), &make);
-            assert_eq!(stopped.digest, kept.digests[7], "{name} {wire_name} stopped");
-            assert_eq!(finish.digest, kept.digests[ROUNDS as usize], "{name} {wire_name}");
-            let beyond = journal::replay(&mut *make(), &contents, facts, ROUNDS + 1).unwrap_err();
+            let beyond = replay::replay(&mut *make(), &contents, facts, ROUNDS + 1).unwrap_err();
             assert!(beyond.to_string().contains("ends with round 30"), "{beyond}");
         }
     }
@@ -245,40 +250,42 @@ fn a_replay_without_data_ends_where_the_run_stopped() {
 
 #[test]
 fn a_restored_snapshot_goes_on_to_the_same_bits() {
-    for (name, flavour, model) in flavours() {
+    for (name, algorithm, model) in algorithms() {
         for (wire_name, wire) in WIRES {
             let folder = tempfile::tempdir().unwrap();
             let problem = problem(model);
-            let plan = a_plan(&flavour, wire);
-            let make = || core(&plan, flavour.clone(), &problem, None);
-            let (results, _) = run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[11]));
+            let plan = a_plan(&algorithm, wire);
+            let make = || core(&plan, algorithm.clone(), &problem, None);
+            let (results, _) = run_all(&problem, &kept(ROUNDS), &make, keeper(folder.path(), &[11]));
             let whole = results.into_iter().next().unwrap().unwrap();
             let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
-            let snapshot = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
+            let snapshot = Snapshot::newest(folder.path(), ROUNDS - 1).unwrap().unwrap();
             assert_eq!((snapshot.round, snapshot.machines.len()), (11, 4));
             let facts = Facts::of(&*problem.objective(0), 4);
             let results = Group::new(Solo::new(4)).run(|machine| {
                 let rank = machine.rank();
                 let mut method = make();
-                journal::prepare(&mut *method, &contents, facts)?;
+                replay::prepare(&mut *method, &contents, facts)?;
                 let own = snapshot.machines[rank].clone();
                 state::restore(&mut *method, own.saved).map_err(RunError::Unsuited)?;
-                let begin = Begin { round: 11, traffic: own.traffic, initial: Some(snapshot.initial) };
+                let begin =
+                    Begin { round: 11, traffic: own.traffic, initial: snapshot.initial, ..Begin::default() };
                 let mut objective = problem.objective(rank);
                 run(
                     &mut Metered::new(machine, None),
-                    &mut *objective,
-                    &mut *method,
+                    &mut RunPart::new(&mut *objective, &mut *method, &mut Silent),
                     &rounds(ROUNDS),
                     begin,
-                    &mut Silent,
                 )
             });
             for result in results {
                 let finish = result.unwrap();
                 assert_eq!(finish.digest, whole.digest, "{name} {wire_name}");
-                assert_eq!(finish.last.value.to_bits(), whole.last.value.to_bits(), "{name} {wire_name}");
-                assert_eq!(finish.last.up_bytes, whole.last.up_bytes, "{name} {wire_name}: bytes are counted through");
+                assert_eq!(finish.last.value, whole.last.value, "{name} {wire_name}");
+                assert_eq!(
+                    finish.last.traffic.up_bytes, whole.last.traffic.up_bytes,
+                    "{name} {wire_name}: bytes are counted through"
+                );
             }
         }
     }
@@ -287,14 +294,14 @@ fn a_restored_snapshot_goes_on_to_the_same_bits() {
 #[test]
 fn a_damaged_snapshot_gives_way_to_an_older_one() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, flavour, model) = flavours()[2].clone();
+    let (_, algorithm, model) = algorithms()[2].clone();
     let problem = problem(model);
-    let plan = a_plan(&flavour, WIRES[0].1);
-    let make = || core(&plan, flavour.clone(), &problem, None);
-    run_all(&problem, &rounds(ROUNDS), &make, keeper(folder.path(), &[5, 11, 20]));
+    let plan = a_plan(&algorithm, WIRES[0].1);
+    let make = || core(&plan, algorithm.clone(), &problem, None);
+    run_all(&problem, &kept(ROUNDS), &make, keeper(folder.path(), &[5, 11, 20]));
     // Only the two newest are kept.
-    assert_eq!(Snapshot::list(folder.path()).unwrap(), [11, 20]);
-    let (older, path) = (Snapshot::newest(folder.path(), 19).unwrap().unwrap(), Snapshot::path(folder.path(), 20));
+    assert_eq!(Snapshot::list(folder.path()).unwrap(), [20, ROUNDS]);
+    let (older, path) = (Snapshot::newest(folder.path(), 29).unwrap().unwrap(), Snapshot::path(folder.path(), ROUNDS));
     let truth = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let mut words = randomness(9).words(corewire_sketch::Purpose::Synthetic, 0, 0);
@@ -311,7 +318,7 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
         harmless += usize::from(found == truth);
         assert!(
             found == older || found == truth,
-            "bit {bit} was misread: round {}, initial {}",
+            "bit {bit} was misread: round {}, initial {:?}",
             found.round,
             found.initial
         );
@@ -321,7 +328,7 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
         std::fs::write(&path, &bytes[..length]).unwrap();
         assert_eq!(Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap(), older, "cut to {length}");
     }
-    std::fs::write(Snapshot::path(folder.path(), 11), b"nothing").unwrap();
+    std::fs::write(Snapshot::path(folder.path(), 20), b"nothing").unwrap();
     assert_eq!(Snapshot::newest(folder.path(), ROUNDS).unwrap(), None, "without any the run begins anew");
 }
 
@@ -329,19 +336,22 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
 fn a_snapshot_of_another_method_is_refused_by_the_field() {
     let problem = problem(Model::Logistic);
     let plans = plan(Family::Hadamard, Some(8), F32, 1);
-    let mut machines = Group::new(Solo::new(1)).into_machines();
-    let mut prepared = |flavour: Flavour| {
-        let mut method = core(&plans, flavour, &problem, None);
-        let mut objective = problem.pooled();
-        method
-            .prepare(&mut corewire_optim::method::Machine { objective: &mut *objective, comm: &mut machines[0] })
-            .unwrap();
-        method
+    let prepared = |algorithm: CoreAlgorithm| {
+        let results = Group::new(Solo::new(1)).run(|machine| {
+            let mut method = core(&plans, algorithm.clone(), &problem, None);
+            let mut objective = problem.pooled().unwrap();
+            let mut message = Vec::new();
+            method.prepare(&mut Context { objective: &mut *objective, comm: machine, message: &mut message })?;
+            Ok::<_, RunError>(method)
+        });
+        results.into_iter().next().unwrap().unwrap()
     };
-    let mut descent = prepared(Flavour::Descent { step: StepRule::Fixed(0.1), batch: None });
-    let mut accelerated = prepared(Flavour::Accelerated { fixed: Some((0.1, 0.5)) });
+    let mut descent = prepared(CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::Fixed(0.1), batch: None });
+    let mut accelerated = prepared(CoreAlgorithm::Accelerated { fixed: Some((0.1, 0.5)) });
     let few = state::save(&mut *descent);
     let many = state::save(&mut *accelerated);
-    assert!(state::restore(&mut *accelerated, few).unwrap_err().contains("`previous`"));
-    assert!(state::restore(&mut *descent, many).unwrap_err().contains("too many"));
+    assert!(state::restore(&mut *accelerated, few.clone()).unwrap_err().contains("`previous`"));
+    assert!(state::restore(&mut *descent, many).unwrap_err().contains("`velocity`"));
+    let longer = corewire_journal::Saved { fields: [few.fields, vec![("more".to_owned(), vec![0.0])]].concat() };
+    assert!(state::restore(&mut *descent, longer).unwrap_err().contains("too many"));
 }

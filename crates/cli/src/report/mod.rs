@@ -5,16 +5,15 @@
 //! `answer` says in one sentence what the numbers say, `table` lays out the runs, `units` writes numbers for people, `page.html`, `page.css`
 //! and `page.js` are the page. The table and all words are in the HTML; only the plots are drawn by the script.
 
-mod answer;
+mod conclusion;
 #[cfg(test)]
 pub(crate) mod sample;
 mod table;
-mod units;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub(crate) use answer::answer;
-use units::{UNKNOWN, count, scientific, significant};
+use crate::units::{UNKNOWN, count, scientific, significant};
+pub(crate) use conclusion::conclusion;
 
 /// Everything a comparison found: the file `results.json`.
 ///
@@ -129,9 +128,9 @@ pub(crate) struct RunInfo {
     /// Payload that came back to a machine, mean over machines.
     #[serde(deserialize_with = "null_is_nan")]
     pub down_bytes: f64,
-    /// What the engine's frames added, mean over machines.
+    /// Everything on the wire, both ways, mean over machines.
     #[serde(deserialize_with = "null_is_nan")]
-    pub frame_bytes: f64,
+    pub wire_bytes: f64,
     /// Time it took here.
     #[serde(deserialize_with = "null_is_nan")]
     pub seconds: f64,
@@ -148,7 +147,7 @@ pub(crate) struct RunInfo {
 }
 
 /// The state of a run after a round.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Point {
     /// Rounds done.
     pub round: u64,
@@ -161,6 +160,9 @@ pub(crate) struct Point {
     /// Payload down until now.
     #[serde(deserialize_with = "null_is_nan")]
     pub down_bytes: f64,
+    /// Everything on the wire until now.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub wire_bytes: f64,
     /// Time until now.
     #[serde(deserialize_with = "null_is_nan")]
     pub seconds: f64,
@@ -185,8 +187,8 @@ pub(crate) fn render(report: &Report) -> String {
         "js" => include_str!("page.js").to_string(),
         "data" => data(report),
         "title" => escape(&report.title),
-        "question" => prose(&answer::question(report)),
-        "answer" => prose(&answer(report)),
+        "question" => prose(&conclusion::question(report)),
+        "answer" => prose(&conclusion(report)),
         "facts" => facts(report),
         "link_figure" => link_figure(report),
         "curves_note" => curves_note(report).to_string(),
@@ -254,9 +256,9 @@ fn data(report: &Report) -> String {
                 .trace
                 .iter()
                 .map(|p| {
-                    let [relative, up, down, seconds, link] =
-                        [p.relative, p.up_bytes, p.down_bytes, p.seconds, p.link_seconds].map(six_digits);
-                    (p.round, relative, up, down, seconds, link)
+                    let [relative, up, down, seconds, link, wire] =
+                        [p.relative, p.up_bytes, p.down_bytes, p.seconds, p.link_seconds, p.wire_bytes].map(six_digits);
+                    (p.round, relative, up, down, seconds, link, wire)
                 })
                 .collect();
             serde_json::json!({
@@ -264,11 +266,11 @@ fn data(report: &Report) -> String {
                 "core": run.is_core(),
                 "baseline": run.family == "baseline",
                 "standing": match run.standing() {
-                    answer::Standing::Reached => "reached",
-                    answer::Standing::Short => "short",
-                    answer::Standing::Failed => "failed",
+                    conclusion::Standing::Reached => "reached",
+                    conclusion::Standing::Short => "short",
+                    conclusion::Standing::Failed => "failed",
                 },
-                "cost": if run.standing() == answer::Standing::Reached { units::bytes(run.total_bytes()) } else { String::new() },
+                "cost": if run.standing() == conclusion::Standing::Reached { crate::units::bytes(run.total_bytes()) } else { String::new() },
                 "rounds": run.rounds,
                 "points": points,
             })
@@ -363,7 +365,7 @@ fn curves_note(report: &Report) -> &'static str {
 
 fn target_note(report: &Report) -> String {
     let target = scientific(report.target);
-    let all_reached = report.runs.iter().all(|run| run.standing() == answer::Standing::Reached);
+    let all_reached = report.runs.iter().all(|run| run.standing() == conclusion::Standing::Reached);
     match (report.has_target(), report.runs.len(), all_reached) {
         (true, 1, _) => {
             "A method that is run alone has nothing to be measured against; these are its own numbers.".to_string()

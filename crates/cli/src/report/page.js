@@ -156,7 +156,7 @@
     return { low: low * 0.8, high: Math.min(Math.max(high, low * 10), 20) * 1.15 };
   })();
   const X = {
-    bytes: { of: (p) => (known(p[2]) && known(p[3]) ? p[2] + p[3] : null), tick: bytes, name: "bytes a machine, up and down", log: true },
+    bytes: { of: (p) => (known(p[6]) ? p[6] : null), tick: bytes, name: "bytes on the wire per machine", log: true },
     rounds: { of: (p) => p[0], tick: count, name: "rounds", log: false },
     link: { of: (p) => p[5], tick: (v) => (v < 1 ? seconds(v) : `${count(v)} s`), name: "seconds on the link", log: true },
   };
@@ -275,7 +275,7 @@
       if (!here) return;
       const p = data.runs[at.run].points[spot.index];
       const rows = [["round", count(p[0])], ["relative", scientific(p[1])]];
-      if (known(p[2]) && known(p[3])) rows.push(["bytes", bytes(p[2] + p[3])], ["up, down", `${bytes(p[2])}, ${bytes(p[3])}`]);
+      if (known(p[6])) rows.push(["on the wire", bytes(p[6])], ["payload up, down", `${bytes(p[2])}, ${bytes(p[3])}`]);
       if (data.link && known(p[5])) rows.push(["on the link", seconds(p[5])]);
       tooltip(tip, data.runs[at.run].label, rows, spot.x, spot.y, width);
       if (canvas.matches(":focus")) spoken.textContent = `${data.runs[at.run].label}: ${rows.map((r) => r.join(" ")).join(", ")}`;

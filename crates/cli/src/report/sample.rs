@@ -196,7 +196,7 @@ fn invent(i: usize, &(id, label, family, rounds, floor, up, down, trips): &Inven
         value: 0.2987 + 0.39 * last.relative,
         up_bytes: last.up_bytes,
         down_bytes: last.down_bytes,
-        frame_bytes: 28.0 * (end * trips) as f64,
+        wire_bytes: last.wire_bytes,
         seconds: last.seconds,
         link_seconds: Some(last.link_seconds),
         tuned: None,
@@ -209,5 +209,6 @@ fn invent(i: usize, &(id, label, family, rounds, floor, up, down, trips): &Inven
 fn point(round: u64, relative: f64, up: f64, down: f64, latency: f64) -> Point {
     let t = round as f64;
     let seconds = latency + (up + down + 132.0) * 8.0 / 1e7;
-    Point { round, relative, up_bytes: up * t, down_bytes: down * t, seconds: 7e-4 * t, link_seconds: seconds * t }
+    let (up_bytes, down_bytes, wire_bytes) = (up * t, down * t, (up + down + 2.0) * t);
+    Point { round, relative, up_bytes, down_bytes, wire_bytes, seconds: 7e-4 * t, link_seconds: seconds * t }
 }

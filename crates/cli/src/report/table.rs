@@ -1,8 +1,8 @@
 //! The table of runs as HTML, best first. Sorting it otherwise is the page's own doing, by the `data-v` of each cell.
 
-use super::answer::Standing;
-use super::units::{bytes, count, scientific, seconds, times};
+use super::conclusion::Standing;
 use super::{Report, RunInfo, escape};
+use crate::units::{bytes, count, scientific, seconds, times};
 
 /// The whole table.
 pub(super) fn table(report: &Report) -> String {
@@ -59,15 +59,12 @@ fn columns(report: &Report) -> Vec<Column> {
             html: count(run.rounds),
             value: Some(run.rounds as f64),
         }),
-        column("trips", "Trips", "Message exchanges", |_, run| Cell {
+        column("trips", "Exchanges", "Message exchanges, set-up included", |_, run| Cell {
             html: count(run.trips),
             value: Some(run.trips as f64),
         }),
         column("up", "Up", "Payload a machine sent", |_, run| Cell::number(run.up_bytes, bytes)),
         column("down", "Down", "Payload a machine received", |_, run| Cell::number(run.down_bytes, bytes)),
-        column("frames", "Frames", "What the engine's frames added; not in the total", |_, run| {
-            Cell::number(run.frame_bytes, bytes)
-        }),
         column("seconds", "Time here", "Time this run took on this computer", |_, run| {
             Cell::number(run.seconds, seconds)
         }),

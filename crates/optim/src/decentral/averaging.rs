@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use corewire_comm::{Collective, CommError};
+use corewire_algebra::eigen;
+use corewire_comm::{Collective, CommError, numbers};
 
 use crate::error::RunError;
-use crate::gossip::{Gossip, GossipError, GossipPlan, Scheme, local_disagreement};
-use crate::graph::{Graph, Spectrum};
-use crate::method::field::largest_eigenvalue;
+use corewire_graph::gossip::{Gossip, GossipError, GossipPlan, Scheme, local_disagreement};
+use corewire_graph::graph::{Graph, LaplacianSpectrum};
 
 /// What a machine sees may be this much worse, times the root of the number of machines, than the tolerance before it counts as missed:
 /// the tolerance bounds the root of the sum of squares over all machines, and one machine knows only its neighbours' numbers.
@@ -19,7 +19,7 @@ const LEAST_SINGLE: f64 = 1e-6;
 #[derive(Clone, Debug)]
 pub struct Averaging {
     graph: Arc<Graph>,
-    spectrum: Spectrum,
+    spectrum: LaplacianSpectrum,
     plan: GossipPlan,
     /// Whether the number of iterations was given, and does not follow from the tolerance.
     given: bool,
@@ -41,7 +41,7 @@ impl Averaging {
         let needed = GossipPlan::new(scheme, spectrum, tolerance)?;
         let plan = iterations.map_or(needed, |given| GossipPlan::with_iterations(scheme, spectrum, given));
         // 1 - W is positive semidefinite; a power iteration errs by a few per cent, towards a larger step.
-        let largest = largest_eigenvalue(graph.machines(), |v, out| {
+        let largest = eigen::largest(graph.machines(), |v, out| {
             for (i, out) in out.iter_mut().enumerate() {
                 *out = graph.neighbours(i).iter().map(|&j| metropolis(&graph, i, j) * (v[i] - v[j])).sum();
             }
@@ -184,16 +184,14 @@ impl Averaging {
     fn swap(&self, comm: &mut dyn Collective, block: &[f64]) -> Result<(Vec<f64>, Vec<Vec<f64>>), RunError> {
         let rank = comm.rank();
         let neighbours = self.graph.neighbours(rank);
-        let message: Vec<u8> = match self.double {
-            true => block.iter().flat_map(|number| number.to_le_bytes()).collect(),
-            false => block.iter().flat_map(|number| (*number as f32).to_le_bytes()).collect(),
-        };
+        let mut message = Vec::new();
+        numbers::push_floats(block, self.double, &mut message);
         let group = comm.neighbours().ok_or_else(|| {
             RunError::Unsuited(
                 "gossip needs machines that can talk to their neighbours, and these have a hub only".to_owned(),
             )
         })?;
-        let theirs = group.swap(neighbours, &message)?;
+        let theirs = group.swap(neighbours, &message)?.messages;
         let open = |(theirs, &other): (&Arc<[u8]>, &usize)| {
             if theirs.len() == message.len() {
                 return Ok(self.decode(theirs));
@@ -206,12 +204,9 @@ impl Averaging {
     }
 
     fn decode(&self, message: &[u8]) -> Vec<f64> {
-        if self.double {
-            let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("a chunk of eight"));
-            message.chunks_exact(8).map(number).collect()
-        } else {
-            let number = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().expect("a chunk of four")));
-            message.chunks_exact(4).map(number).collect()
+        match self.double {
+            true => numbers::read::<f64>(message).collect(),
+            false => numbers::read::<f32>(message).map(f64::from).collect(),
         }
     }
 }

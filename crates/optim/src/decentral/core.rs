@@ -2,8 +2,7 @@
 
 use super::GossipMean;
 use crate::error::RunError;
-use crate::estimator::MeanEstimator;
-use crate::method::{Machine, Method, Outcome, Settings};
+use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 
 /// x+ = y - h g~(y), y = x + (1 - b)(x - x_prev), on every machine with its own x and g~; b = 1 is CORE-GD.
@@ -65,18 +64,18 @@ impl Method for GossipCore {
         false
     }
 
-    fn round(&mut self, round: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
-        machine.objective.gradient(&self.query, &mut self.gradient);
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        context.objective.gradient(&self.query, &mut self.gradient);
         let estimate = match self.corrected {
             true => self.mean.estimate_and_pull(
                 round,
                 &self.gradient,
                 &self.query,
-                machine.comm,
+                context.comm,
                 &mut self.estimate,
                 &mut self.pull,
             )?,
-            false => self.mean.estimate(round, &self.gradient, &mut [], machine.comm, &mut self.estimate)?,
+            false => self.mean.estimate(round, &self.gradient, context.comm, &mut self.estimate)?,
         };
         let momentum = 1.0 - self.damping;
         for i in 0..self.x.len() {
@@ -84,7 +83,12 @@ impl Method for GossipCore {
             self.x[i] = self.query[i] + self.pull[i] - self.step * self.estimate[i];
             self.query[i] = self.x[i] + momentum * (self.x[i] - self.previous[i]);
         }
-        Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(self.step), rejected: false })
+        Ok(Outcome {
+            gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+            step: Some(self.step),
+            rejected: false,
+            gap: None,
+        })
     }
 
     fn settings(&self) -> Settings {

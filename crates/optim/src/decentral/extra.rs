@@ -2,7 +2,7 @@
 
 use super::Averaging;
 use crate::error::RunError;
-use crate::method::{Machine, Method, Outcome, Settings};
+use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 
 /// x1 = W x0 - a g(x0), then x2 = (I + W) x1 - ((I + W)/2) x0 - a (g(x1) - g(x0)), with Metropolis weights W: d numbers to each neighbour a round.
@@ -53,9 +53,9 @@ impl Method for Extra {
         false
     }
 
-    fn round(&mut self, _: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
-        machine.objective.gradient(&self.x, &mut self.next_gradient);
-        self.averaging.mix(machine.comm, &self.x, &mut self.mixed)?;
+    fn round(&mut self, _: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        context.objective.gradient(&self.x, &mut self.next_gradient);
+        self.averaging.mix(context.comm, &self.x, &mut self.mixed)?;
         let first = self.half.is_empty();
         self.half.resize(self.x.len(), 0.0);
         for i in 0..self.x.len() {
@@ -67,7 +67,7 @@ impl Method for Extra {
             self.half[i] = 0.5 * both;
         }
         std::mem::swap(&mut self.gradient, &mut self.next_gradient);
-        Ok(Outcome { gradient_norm: None, step: Some(self.step), rejected: false })
+        Ok(Outcome { gradient_norm: None, step: Some(self.step), rejected: false, gap: None })
     }
 
     fn settings(&self) -> Settings {

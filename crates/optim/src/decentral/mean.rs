@@ -5,12 +5,12 @@ use corewire_sketch::{AnySketch, Sketch};
 
 use super::Averaging;
 use crate::error::RunError;
-use crate::estimator::{Estimate, MeanEstimator, check_finite};
+use crate::estimator::{Estimate, Place, check_finite};
 use crate::state::{Stateful, Visitor};
 
 /// The mean through m common directions and gossip: m numbers to each neighbour an iteration.
 ///
-/// It keeps [`MeanEstimator`]'s law but for the bits: machines hold nearly the same mean, to the tolerance of the averaging.
+/// It keeps [`crate::estimator::MeanEstimator`]'s law but for the bits: machines hold nearly the same mean, to the tolerance of the averaging.
 pub struct GossipMean {
     averaging: Averaging,
     sketch: AnySketch,
@@ -42,7 +42,7 @@ impl GossipMean {
         let m = self.sketch.len();
         let mut block = vec![0.0; 2 * m];
         self.sketch.project_many(round, &[local, point], &mut block);
-        check_finite(comm.rank(), round, "a gradient or an iterate", &block)?;
+        check_finite(place(round, comm), "a gradient or an iterate", &block)?;
         let own = block[m..].to_vec();
         self.averaging.average(round, comm, &mut block, &[m, m])?;
         let (scalars, others) = block.split_at_mut(m);
@@ -59,28 +59,25 @@ impl Stateful for GossipMean {
     fn visit(&mut self, _: &mut dyn Visitor) {}
 }
 
-impl MeanEstimator for GossipMean {
-    fn estimate(
+impl GossipMean {
+    /// Overwrites `mean`; m numbers to each neighbour an iteration.
+    pub fn estimate(
         &mut self,
         round: u64,
         local: &[f64],
-        extra: &mut [f64],
         comm: &mut dyn Collective,
         mean: &mut [f64],
     ) -> Result<Estimate, RunError> {
         let m = self.sketch.len();
         let mut block = vec![0.0; m];
         self.sketch.project(round, local, &mut block);
-        block.extend_from_slice(extra);
-        check_finite(comm.rank(), round, "a gradient", &block)?;
-        self.averaging.average(round, comm, &mut block, &[m, extra.len()])?;
-        let (scalars, extras) = block.split_at(m);
-        extra.copy_from_slice(extras);
-        self.sketch.reconstruct(round, scalars, mean);
-        Ok(Estimate { energy: self.sketch.energy(scalars) })
+        check_finite(place(round, comm), "a gradient", &block)?;
+        self.averaging.average(round, comm, &mut block, &[m])?;
+        self.sketch.reconstruct(round, &block, mean);
+        Ok(Estimate { energy: self.sketch.energy(&block) })
     }
+}
 
-    fn effective_budget(&self) -> f64 {
-        self.sketch.len() as f64
-    }
+fn place(round: u64, comm: &dyn Collective) -> Place {
+    Place { round, rank: comm.rank(), machines: comm.size(), stage: 0 }
 }

@@ -2,12 +2,12 @@
 
 use super::Averaging;
 use crate::error::RunError;
-use crate::gossip::GossipPlan;
-use crate::method::{Machine, Method, Outcome, Settings};
+use crate::method::{Context, Method, Outcome, Settings};
 use crate::objective::Objective;
 use crate::optimum;
 use crate::state::{Scope, Stateful, Visitor};
-use crate::vector;
+use corewire_algebra::vector;
+use corewire_graph::gossip::GossipPlan;
 
 /// t = grad f_i*(z), y+ = z - eta P t, z+ = y+ + beta (y+ - y), where P = I - T_K: what K iterations of gossip take away. K d numbers to each
 /// neighbour a round.
@@ -62,17 +62,17 @@ impl Method for Msda {
         false
     }
 
-    fn round(&mut self, _: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
-        let mut tilted = Tilted { objective: machine.objective, slope: &self.z };
+    fn round(&mut self, _: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        let mut tilted = Tilted { objective: context.objective, slope: &self.z };
         self.point = optimum::minimise(&mut tilted, &self.point).0;
         let mut averaged = self.point.clone();
-        self.averaging.gossip(self.plan, machine.comm, &mut averaged, |_, _, _| ())?;
+        self.averaging.gossip(self.plan, context.comm, &mut averaged, |_, _, _| ())?;
         for i in 0..self.point.len() {
             let next = self.z[i] - self.step * (self.point[i] - averaged[i]);
             self.z[i] = next + self.momentum * (next - self.y[i]);
             self.y[i] = next;
         }
-        Ok(Outcome { gradient_norm: None, step: Some(self.step), rejected: false })
+        Ok(Outcome { gradient_norm: None, step: Some(self.step), rejected: false, gap: None })
     }
 
     fn settings(&self) -> Settings {

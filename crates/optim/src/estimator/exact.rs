@@ -1,11 +1,13 @@
 //! The mean itself: d floats up, d floats down.
 
-use corewire_comm::{Collective, CommError};
+use corewire_comm::{CommError, Reply, numbers};
+use corewire_sketch::Real;
 
-use super::{Estimate, ExtraMeans, MeanEstimator, check_finite, pull_extra, push_extra, split_extra};
+use super::{
+    Estimate, How, MeanEstimator, Next, Place, check_finite, pull_extra, read_sums, sum_unless_extra, sum_with_extra,
+};
 use crate::error::RunError;
 use crate::state::{Stateful, Visitor};
-use crate::vector;
 
 /// Sends every coordinate, as 32 or 64 bits.
 #[derive(Clone, Copy, Debug)]
@@ -18,48 +20,33 @@ impl Stateful for Exact {
     fn visit(&mut self, _: &mut dyn Visitor) {}
 }
 
-impl MeanEstimator for Exact {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        check_finite(comm.rank(), round, "a gradient", local)?;
-        let width = if self.double { 8 } else { 4 };
-        let encode = |values: &[f64]| -> Vec<u8> {
-            match self.double {
-                true => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-                false => values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
-            }
-        };
-        let decode = |bytes: &[u8]| match bytes {
-            &[a, b, c, d] => f64::from(f32::from_le_bytes([a, b, c, d])),
-            _ => f64::from_le_bytes(bytes.try_into().expect("a coordinate has four bytes or eight")),
-        };
-        let (dim, extras) = (local.len(), extra.len());
-        let mut message = encode(local);
-        push_extra(extra, &mut message);
-        let reply = comm.exchange(&message, &mut |messages| {
-            let (mut sums, mut means) = (vec![0.0; dim], ExtraMeans::new(extras));
-            for (rank, message) in messages.iter().enumerate() {
-                let parts = split_extra(message, extras).filter(|(body, _)| body.len() == dim * width);
-                let Some((body, extra)) = parts else {
-                    let what = format!("it sent {} bytes for {dim} coordinates", message.len());
-                    return Err(CommError::Refused { rank, what });
-                };
-                sums.iter_mut().zip(body.chunks_exact(width)).for_each(|(sum, bytes)| *sum += decode(bytes));
-                means.add(extra);
-            }
-            sums.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
-            let mut reply = encode(&sums);
-            means.push(&mut reply);
-            Ok(reply)
-        })?;
-        let body = pull_extra(&reply.message, extra);
-        mean.iter_mut().zip(body.chunks_exact(width)).for_each(|(mean, bytes)| *mean = decode(bytes));
-        Ok(Estimate { energy: vector::norm_squared(mean) })
+impl<T: Real> MeanEstimator<T> for Exact {
+    fn contribute(&mut self, at: Place, local: &[T], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        check_finite(at, "a gradient", local)?;
+        match self.double {
+            true => local.iter().for_each(|value| numbers::Number::push(value.to_f64(), message)),
+            false => local.iter().for_each(|value| numbers::Number::push(numbers::narrow(value.to_f64()), message)),
+        }
+        numbers::push(extra, message);
+        Ok(sum_unless_extra(if self.double { How::SumF64 } else { How::SumF32 }, extra))
+    }
+
+    fn combine(&mut self, _: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        match self.double {
+            true => sum_with_extra::<f64>(messages, extras),
+            false => sum_with_extra::<f32>(messages, extras),
+        }
+    }
+
+    fn absorb(&mut self, _: Place, reply: &Reply, extra: &mut [f64], mean: &mut [T]) -> Result<Next, RunError> {
+        let (n, body, count) = (reply.divisor(), pull_extra(reply, extra)?, mean.len());
+        match self.double {
+            true => mean.iter_mut().zip(read_sums::<f64>(body, count)?).for_each(|(m, sum)| *m = T::from_f64(sum / n)),
+            false => mean
+                .iter_mut()
+                .zip(read_sums::<f32>(body, count)?)
+                .for_each(|(m, sum)| *m = T::from_f64(f64::from(sum) / n)),
+        }
+        Ok(Next::Done(Estimate { energy: mean.iter().map(|m| m.to_f64() * m.to_f64()).sum() }))
     }
 }

@@ -1,14 +1,15 @@
 //! The mean of encoded vectors: every machine's codec up, the hub's mean down. What is encoded (gradients, differences, memories) belongs to
 //! the estimators and methods that hold a [`Channel`].
 
-use corewire_comm::{Collective, CommError};
+use corewire_comm::{Collective, CommError, Reduction, Reply, numbers};
 use corewire_compress::{Address, Alq, Codec, CodecError, Dense, Dropping, Indices, Law, RandK};
 use corewire_sketch::CommonRandomness;
 
-use super::{Estimate, ExtraMeans, MeanEstimator, check_finite, pull_extra, push_extra, split_extra};
+use corewire_algebra::vector;
+
+use super::{Estimate, ExtraMeans, How, MeanEstimator, Next, Place, check_finite, pull_extra, split_extra};
 use crate::error::RunError;
 use crate::state::{Scope, Stateful, Visitor};
-use crate::vector;
 
 /// A codec whose state, where it has one, can be visited.
 pub enum Coding {
@@ -221,36 +222,17 @@ impl Channel {
         &self.sent[number]
     }
 
-    /// The mean of what is decoded of every machine's vector; `None` stands for zeros and costs nothing. `mean` is overwritten, and the
-    /// numbers in `extra` travel too and become their means.
-    pub fn mean(
+    /// Writes the message of these vectors: their codes one after the other, each but the last behind a length of four bytes where the code's
+    /// is not fixed, then the extra numbers. No vector at all stands for zeros and costs nothing.
+    pub fn contribute(
         &mut self,
-        round: u64,
-        local: Option<&[f64]>,
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<(), RunError> {
-        let mut means = [mean];
-        let local: Vec<&[f64]> = local.into_iter().collect();
-        self.means(round, &local, extra, comm, &mut means, &mut |_| {})
-    }
-
-    /// As many vectors as the caller likes in one message; `hub` may change the means, and shorten their list to what the machines need.
-    ///
-    /// The message has the vectors' codes one after the other, each but the last with a length of four bytes where the code's is not fixed.
-    pub fn means(
-        &mut self,
-        round: u64,
+        at: Place,
         locals: &[&[f64]],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        means: &mut [&mut [f64]],
-        hub: &mut dyn FnMut(&mut Vec<Vec<f64>>),
+        dim: usize,
+        extra: &[f64],
+        message: &mut Vec<u8>,
     ) -> Result<(), RunError> {
-        let (rank, extras) = (comm.rank(), extra.len());
-        let dim = means[0].len();
-        let Self { up, down, randomness, sent } = self;
+        let Self { up, sent, .. } = self;
         sent.resize(locals.len().max(1), Vec::new());
         sent.iter_mut().for_each(|sent| {
             sent.clear();
@@ -258,65 +240,113 @@ impl Channel {
         });
         let mut parts = Vec::with_capacity(locals.len());
         for (stream, (local, sent)) in locals.iter().zip(sent.iter_mut()).enumerate() {
-            check_finite(rank, round, "a vector to send", local)?;
-            let address = Address::new(round, rank as u32).with_stream(2 * stream as u8);
+            check_finite(at, "a vector to send", local)?;
+            let address = Address::new(at.round, at.rank as u32).with_stream(2 * stream as u8);
             let mut part = Vec::new();
             up.encode(address, local, &mut part);
             up.decode(address, &part, sent).expect("a codec decodes its own message");
             parts.push(part);
         }
-        let mut message = join(&parts, up.fixed_len());
-        push_extra(extra, &mut message);
-        let vectors = locals.len().max(1);
-        let reply = comm.exchange(&message, &mut |messages| {
-            let (mut sums, mut extra_means) = (vec![vec![0.0; dim]; vectors], ExtraMeans::new(extras));
-            let mut decoded = vec![0.0; dim];
-            for (rank, message) in messages.iter().enumerate() {
-                let refused = |what: String| CommError::Refused { rank, what };
-                let (body, extra) =
-                    split_extra(message, extras).ok_or_else(|| refused("its message is too short".to_owned()))?;
-                extra_means.add(extra);
-                // A machine that keeps silent sends nothing at all.
-                if body.is_empty() && dim > 0 {
-                    continue;
-                }
-                let parts = split(body, vectors, up.fixed_len())
-                    .ok_or_else(|| refused(format!("it sent {} bytes for {vectors} vectors", body.len())))?;
-                for (stream, (part, sum)) in parts.into_iter().zip(&mut sums).enumerate() {
-                    let address = Address::new(round, rank as u32).with_stream(2 * stream as u8);
-                    up.decode(address, part, &mut decoded).map_err(|error| refused(error.to_string()))?;
-                    vector::add_scaled(1.0, &decoded, sum);
-                }
+        *message = join(&parts, up.fixed_len());
+        numbers::push(extra, message);
+        Ok(())
+    }
+
+    /// The hub's part: means of `vectors` decoded vectors, which `hub` may change, and shorten to what the machines need.
+    pub fn combine(
+        &mut self,
+        at: Place,
+        messages: &[&[u8]],
+        (vectors, dim, extras): (usize, usize, usize),
+        hub: &mut dyn FnMut(&mut Vec<Vec<f64>>),
+    ) -> Result<Vec<u8>, CommError> {
+        let (Self { up, down, randomness, .. }, round) = (self, at.round);
+        let (mut sums, mut extra_means) = (vec![vec![0.0; dim]; vectors], ExtraMeans::new(extras));
+        let mut decoded = vec![0.0; dim];
+        for (rank, message) in messages.iter().enumerate() {
+            let refused = |what: String| CommError::refused(rank, what);
+            let (body, extra) =
+                split_extra(message, extras).ok_or_else(|| refused("its message is too short".to_owned()))?;
+            extra_means.add(extra);
+            // A machine that keeps silent sends nothing at all.
+            if body.is_empty() && dim > 0 {
+                continue;
             }
-            for sum in &mut sums {
-                sum.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
+            let parts = split(body, vectors, up.fixed_len())
+                .ok_or_else(|| refused(format!("it sent {} bytes for {vectors} vectors", body.len())))?;
+            for (stream, (part, sum)) in parts.into_iter().zip(&mut sums).enumerate() {
+                let address = Address::new(round, rank as u32).with_stream(2 * stream as u8);
+                up.decode(address, part, &mut decoded).map_err(|error| refused(error.to_string()))?;
+                vector::add_scaled(1.0, &decoded, sum);
             }
-            hub(&mut sums);
-            if !sums.iter().all(|sum| vector::all_finite(sum)) {
-                let what = format!("its mean of round {round} is not finite; take a smaller step");
-                return Err(CommError::Refused { rank: 0, what });
-            }
-            let mut parts = Vec::with_capacity(sums.len());
-            for (stream, sum) in sums.iter().enumerate() {
-                let mut part = Vec::new();
-                down.encode(down_address(down, round, stream), sum, randomness, &mut part);
-                parts.push(part);
-            }
-            let mut reply = join(&parts, down.fixed_len(dim));
-            extra_means.push(&mut reply);
-            Ok(reply)
-        })?;
-        let body = pull_extra(&reply.message, extra);
-        let damaged =
-            |what: String| CommError::Refused { rank: 0, what: format!("its reply of round {round}: {what}") };
-        let parts =
-            split(body, means.len(), down.fixed_len(dim)).ok_or_else(|| damaged("it is too short".to_owned()))?;
+        }
+        for sum in &mut sums {
+            sum.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
+        }
+        hub(&mut sums);
+        if !sums.iter().all(|sum| vector::all_finite(sum)) {
+            let what = format!("its mean of round {round} is not finite; take a smaller step");
+            return Err(CommError::refused(0, what));
+        }
+        let mut parts = Vec::with_capacity(sums.len());
+        for (stream, sum) in sums.iter().enumerate() {
+            let mut part = Vec::new();
+            down.encode(down_address(down, round, stream), sum, randomness, &mut part);
+            parts.push(part);
+        }
+        let mut reply = join(&parts, down.fixed_len(dim));
+        extra_means.push(&mut reply);
+        Ok(reply)
+    }
+
+    /// Takes the means out of the reply.
+    pub fn absorb(
+        &mut self,
+        at: Place,
+        reply: &Reply,
+        extra: &mut [f64],
+        means: &mut [&mut [f64]],
+    ) -> Result<(), RunError> {
+        let (Self { down, randomness, .. }, round) = (self, at.round);
+        let body = pull_extra(reply, extra)?;
+        let damaged = |what: String| CommError::refused(0, format!("its reply of round {round}: {what}"));
+        let parts = split(body, means.len(), down.fixed_len(means[0].len()))
+            .ok_or_else(|| damaged("it is too short".to_owned()))?;
         for (stream, (part, mean)) in parts.into_iter().zip(means).enumerate() {
             down.decode(down_address(down, round, stream), part, randomness, mean)
                 .map_err(|error| damaged(error.to_string()))?;
         }
         Ok(())
     }
+}
+
+/// The driver of a channel: the mean of what is decoded of every machine's vector. `mean` is overwritten.
+pub fn channel_mean(
+    channel: &mut Channel,
+    round: u64,
+    local: &[f64],
+    comm: &mut dyn Collective,
+    mean: &mut [f64],
+) -> Result<(), RunError> {
+    channel_means(channel, round, &[local], comm, &mut [mean], &mut |_| {})
+}
+
+/// As many vectors as the caller likes in one message; `hub` may change the means, and shorten their list to what the machines need.
+pub fn channel_means(
+    channel: &mut Channel,
+    round: u64,
+    locals: &[&[f64]],
+    comm: &mut dyn Collective,
+    means: &mut [&mut [f64]],
+    hub: &mut dyn FnMut(&mut Vec<Vec<f64>>),
+) -> Result<(), RunError> {
+    let at = Place { round, rank: comm.rank(), machines: comm.size(), stage: 0 };
+    let sizes = (locals.len(), means[0].len(), 0);
+    let mut message = Vec::new();
+    channel.contribute(at, locals, sizes.1, &[], &mut message)?;
+    let reply =
+        comm.exchange(&message, Reduction::Hub(&mut |messages| channel.combine(at, messages, sizes, &mut *hub)))?;
+    channel.absorb(at, &reply, &mut [], means)
 }
 
 /// Common coordinates are those of the way up; everything else has choices of its own.
@@ -401,27 +431,34 @@ impl Stateful for Gathered {
 }
 
 impl MeanEstimator for Gathered {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        match &mut self.memory {
-            None => self.channel.mean(round, Some(local), extra, comm, mean)?,
-            Some(Memory { error, gain, decay, compensated }) => {
+    fn contribute(&mut self, at: Place, local: &[f64], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        let sent = match &mut self.memory {
+            None => local,
+            Some(Memory { error, gain, compensated, .. }) => {
                 for ((sum, v), e) in compensated.iter_mut().zip(local).zip(&*error) {
                     *sum = v + *gain * e;
                 }
-                self.channel.mean(round, Some(compensated), extra, comm, mean)?;
-                for ((e, v), sent) in error.iter_mut().zip(local).zip(self.channel.sent()) {
-                    *e = *decay * *e + (v - sent);
-                }
+                compensated
+            }
+        };
+        self.channel.contribute(at, &[sent], local.len(), extra, message)?;
+        Ok(How::Hub)
+    }
+
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        let dim = self.channel.sent().len();
+        self.channel.combine(at, messages, (1, dim, extras), &mut |_| {})
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
+        self.channel.absorb(at, reply, extra, &mut [mean])?;
+        if let Some(Memory { error, gain, decay, compensated }) = &mut self.memory {
+            // e = b e + v - decoded, with v = compensated - a e.
+            for ((e, sum), sent) in error.iter_mut().zip(&*compensated).zip(self.channel.sent()) {
+                *e = (*decay - *gain) * *e + (sum - sent);
             }
         }
-        Ok(Estimate { energy: vector::norm_squared(mean) })
+        Ok(Next::Done(Estimate { energy: vector::norm_squared(mean) }))
     }
 }
 

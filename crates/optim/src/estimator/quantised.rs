@@ -4,13 +4,17 @@
 //! u_ij a common dither. (z_ij - u_ij) D is unbiased with variance D^2/12, so their mean has the relative variance eta. The shifts follow:
 //! c_i += theta (1/m) sum_j (z_ij - u_ij) D xi_j. See docs/core-q.md for the derivation, and for what is measured and not proved.
 
-use corewire_comm::{Collective, CommError};
+use corewire_comm::numbers::{self, Number};
+use corewire_comm::{CommError, Reply};
 use corewire_sketch::code::{Dither, IntegerCoder, dequantise, quantise};
-use corewire_sketch::{AnySketch, CommonRandomness, Purpose, Sketch};
+use corewire_sketch::{AnySketch, CommonRandomness, Purpose, Real, Sketch};
 
-use super::{Estimate, ExtraMeans, MeanEstimator, check_finite, pull_extra, push_extra, split_extra};
+use super::{
+    Estimate, ExtraMeans, How, MeanEstimator, Next, Place, check_finite, pull_extra, read_sums, split_extra,
+    sum_unless_extra, sum_with_extra,
+};
 use crate::error::RunError;
-use crate::state::{Scope, Stateful, Visitor};
+use crate::state::{Scope, Stateful, Visitor, visit_reals};
 
 /// Who knows the mean shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,59 +60,68 @@ const FIRST_SCALARS: usize = 8;
 const KEEP: f64 = 0.7;
 
 /// The mean through m common random directions, about a bit a scalar.
-pub struct Quantised {
+pub struct Quantised<T: Real = f64> {
     sketch: AnySketch,
     randomness: CommonRandomness,
     quantiser: Quantiser,
     /// s^2; 0 before the first round.
     scale_squared: f64,
     /// c_i.
-    shift: Vec<f64>,
+    shift: Vec<T>,
     /// The mean of all c_i: on machine 0 in the hub form, on all in the sum form, else empty.
-    mean_shift: Vec<f64>,
+    mean_shift: Vec<T>,
     coder_up: IntegerCoder,
     coder_down: IntegerCoder,
     /// Machine 0's twins of all the coders, and the one it sends with.
     hub_up: Vec<IntegerCoder>,
     hub_down: IntegerCoder,
+    scratch: Scratch<T>,
 }
 
-impl Quantised {
+/// Space that is kept from round to round.
+struct Scratch<T> {
+    residual: Vec<T>,
+    scalars: Vec<T>,
+    /// What this machine's integers stand for.
+    sent: Vec<T>,
+    dithers: Vec<Dither>,
+    dithers_down: Vec<Dither>,
+    integers: Vec<i32>,
+    means: Vec<f64>,
+}
+
+impl<T: Real> Quantised<T> {
     /// Through this sketch, which all machines must share.
     pub fn new(sketch: AnySketch, randomness: &CommonRandomness, quantiser: Quantiser) -> Self {
-        let shift = vec![0.0; sketch.dim()];
+        let (m, d) = (sketch.len(), sketch.dim());
+        let scratch = Scratch {
+            residual: vec![T::ZERO; d],
+            scalars: vec![T::ZERO; m],
+            sent: vec![T::ZERO; m],
+            dithers: vec![Dither::NONE; m],
+            dithers_down: vec![Dither::NONE; m],
+            integers: vec![0; m],
+            means: vec![0.0; m],
+        };
         Self {
             sketch,
             randomness: randomness.clone(),
             quantiser,
             scale_squared: 0.0,
-            shift,
+            shift: vec![T::ZERO; d],
             mean_shift: Vec::new(),
             coder_up: IntegerCoder::new(),
             coder_down: IntegerCoder::new(),
             hub_up: Vec::new(),
             hub_down: IntegerCoder::new(),
+            scratch,
         }
     }
 
-    /// The scale before anything was sent: a few scalars travel as floats, once.
-    fn first_scale(&self, scalars: &[f64], comm: &mut dyn Collective) -> Result<f64, RunError> {
-        let count = FIRST_SCALARS.min(scalars.len());
-        let mut sample: Vec<f32> = (0..count).map(|k| scalars[k * scalars.len() / count] as f32).collect();
-        comm.all_reduce_sum(corewire_comm::Numbers::F32(&mut sample))?;
-        let n = comm.size() as f64;
-        let mean_square = sample.iter().map(|&sum| (f64::from(sum) / n).powi(2)).sum::<f64>() / count as f64;
-        // A start at the optimum has no scale; any positive one will do, and it is followed from there.
-        Ok(if mean_square > 0.0 { mean_square } else { f64::MIN_POSITIVE.sqrt() })
-    }
-
-    fn dithers(&self, purpose: Purpose, round: u64, rank: usize, out: &mut [Dither]) {
-        Dither::fill(&mut self.randomness.words(purpose, round, rank as u32), out);
-    }
-
     /// s^2 <- 0.7 s^2 + 0.3 mean_j(decoded_j^2)/(1 + noise): without the division the noise would feed itself.
-    fn follow_scale(&mut self, scalars: &[f64]) {
-        let mean_square = scalars.iter().map(|scalar| scalar * scalar).sum::<f64>() / scalars.len() as f64;
+    fn follow_scale(&mut self) {
+        let scalars = &self.scratch.scalars;
+        let mean_square = scalars.iter().map(|s| s.to_f64() * s.to_f64()).sum::<f64>() / scalars.len() as f64;
         let fresh = mean_square / self.quantiser.noise();
         self.scale_squared = (KEEP * self.scale_squared + (1.0 - KEEP) * fresh).max(f64::MIN_POSITIVE.sqrt());
     }
@@ -118,17 +131,45 @@ impl Quantised {
         let (m, d) = (self.sketch.len() as f64, self.sketch.dim() as f64);
         self.quantiser.theta * m / (m + d + 1.0)
     }
+
+    /// D.
+    fn step_up(&self, machines: usize) -> f64 {
+        (self.scale_squared * (12.0 * machines as f64 * self.quantiser.eta_up)).sqrt()
+    }
+
+    fn step_down(&self) -> f64 {
+        (self.scale_squared * (12.0 * self.quantiser.eta_down)).sqrt()
+    }
+
+    /// Before anything was sent there is no scale: a few scalars travel as floats, once.
+    fn is_first(&self) -> bool {
+        self.scale_squared == 0.0
+    }
+
+    fn first_scale(&mut self, reply: &Reply) -> Result<(), CommError> {
+        let count = FIRST_SCALARS.min(self.sketch.len());
+        let n = reply.divisor();
+        let sums = read_sums::<f32>(&reply.message, count)?;
+        let mean_square = sums.map(|sum| (f64::from(sum) / n).powi(2)).sum::<f64>() / count as f64;
+        // A start at the optimum has no scale; any positive one will do, and it is followed from there.
+        self.scale_squared = if mean_square > 0.0 { mean_square } else { f64::MIN_POSITIVE.sqrt() };
+        Ok(())
+    }
 }
 
-impl Stateful for Quantised {
+fn fill(randomness: &CommonRandomness, purpose: Purpose, round: u64, rank: usize, out: &mut [Dither]) {
+    Dither::fill(&mut randomness.words(purpose, round, rank as u32), out);
+}
+
+impl<T: Real> Stateful for Quantised<T> {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         visitor.number(Scope::Common, "scale_squared", &mut self.scale_squared);
-        visitor.vector(Scope::Local, "shift", &mut self.shift);
+        visit_reals(visitor, Scope::Local, "shift", &mut self.shift);
         let mean_shift_scope = match self.quantiser.form {
             Form::Hub => Scope::Local,
             Form::Sum => Scope::Common,
         };
-        visitor.vector(mean_shift_scope, "mean_shift", &mut self.mean_shift);
+        visit_reals(visitor, mean_shift_scope, "mean_shift", &mut self.mean_shift);
         let mut coder = |scope, field, coder: &mut IntegerCoder| {
             let mut state = coder.state();
             state.iter_mut().for_each(|word| visitor.word(scope, field, word));
@@ -139,7 +180,7 @@ impl Stateful for Quantised {
         coder(Scope::Local, "hub_down", &mut self.hub_down);
         let mut count = self.hub_up.len() as u64;
         visitor.word(Scope::Local, "hub_up", &mut count);
-        self.hub_up.resize(count as usize, IntegerCoder::new());
+        self.hub_up.resize(count.min(1 << 20) as usize, IntegerCoder::new());
         for hub_up in &mut self.hub_up {
             let mut state = hub_up.state();
             state.iter_mut().for_each(|word| visitor.word(Scope::Local, "hub_up", word));
@@ -148,43 +189,105 @@ impl Stateful for Quantised {
     }
 }
 
-impl MeanEstimator for Quantised {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        let (rank, n, m) = (comm.rank(), comm.size(), self.sketch.len());
-        let mut scalars = vec![0.0; m];
-        let residual: Vec<f64> = local.iter().zip(&self.shift).map(|(local, shift)| local - shift).collect();
-        self.sketch.project(round, &residual, &mut scalars);
-        check_finite(rank, round, "a gradient", &scalars)?;
-        if self.scale_squared == 0.0 {
-            self.scale_squared = self.first_scale(&scalars, comm)?;
+impl<T: Real> MeanEstimator<T> for Quantised<T> {
+    fn contribute(&mut self, at: Place, local: &[T], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        let first = self.is_first();
+        let Scratch { residual, scalars, sent, dithers, integers, .. } = &mut self.scratch;
+        if first || at.stage == 0 {
+            for ((residual, local), shift) in residual.iter_mut().zip(local).zip(&self.shift) {
+                *residual = *local - *shift;
+            }
+            self.sketch.project(at.round, residual, scalars);
+            check_finite(at, "a gradient", scalars)?;
         }
-        let step = (self.scale_squared * (12.0 * n as f64 * self.quantiser.eta_up)).sqrt();
-        let mut dithers = vec![Dither::NONE; m];
-        self.dithers(Purpose::Dither, round, rank, &mut dithers);
-        let integers: Vec<i32> =
-            scalars.iter().zip(&dithers).map(|(&scalar, &dither)| quantise(scalar, step, dither)).collect();
-
-        match self.quantiser.form {
-            Form::Hub => self.through_hub(round, step, &integers, &dithers, extra, comm, &mut scalars)?,
-            Form::Sum => self.through_sum(round, step, &integers, extra, comm, &mut scalars)?,
+        if first {
+            let count = FIRST_SCALARS.min(scalars.len());
+            let sample = (0..count).map(|k| scalars[k * scalars.len() / count].to_f64());
+            sample.for_each(|scalar| numbers::narrow(scalar).push(message));
+            return Ok(How::SumF32);
         }
+        let step = (self.scale_squared * (12.0 * at.machines as f64 * self.quantiser.eta_up)).sqrt();
+        fill(&self.randomness, Purpose::Dither, at.round, at.rank, dithers);
+        for (((integer, sent), scalar), &dither) in integers.iter_mut().zip(sent).zip(&*scalars).zip(&*dithers) {
+            *integer = quantise(scalar.to_f64(), step, dither);
+            *sent = T::from_f64(dequantise(*integer, step, dither));
+        }
+        let how = match self.quantiser.form {
+            Form::Hub => {
+                self.coder_up.encode(integers, dithers, message);
+                if at.rank == 0 && self.mean_shift.is_empty() {
+                    self.mean_shift = vec![T::ZERO; self.sketch.dim()];
+                    self.hub_up = vec![IntegerCoder::new(); at.machines];
+                }
+                How::Hub
+            }
+            Form::Sum => {
+                // Sums of all machines' integers must fit into 32 bits.
+                let most = i32::MAX / at.machines.max(1) as i32;
+                integers.iter().for_each(|integer| (*integer).clamp(-most, most).push(message));
+                sum_unless_extra(How::SumI32, extra)
+            }
+        };
+        numbers::push(extra, message);
+        Ok(how)
+    }
 
-        // The own part of what was sent moves the own shift.
-        let sent: Vec<f64> =
-            integers.iter().zip(&dithers).map(|(&integer, &dither)| dequantise(integer, step, dither)).collect();
+    /// Machine 0 decodes all, adds the mean shift, dithers again.
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        if self.quantiser.form == Form::Sum {
+            return sum_with_extra::<i32>(messages, extras);
+        }
+        let (theta, step, step_down) = (self.theta(), self.step_up(at.machines), self.step_down());
+        let Scratch { dithers, dithers_down, integers, means, .. } = &mut self.scratch;
+        let mut extra_means = ExtraMeans::new(extras);
+        means.fill(0.0);
+        for (rank, message) in messages.iter().enumerate() {
+            let refused = |what: String| CommError::refused(rank, what);
+            let (body, extra) =
+                split_extra(message, extras).ok_or_else(|| refused("its message is too short".to_owned()))?;
+            fill(&self.randomness, Purpose::Dither, at.round, rank, dithers);
+            self.hub_up[rank]
+                .decode(body, dithers, integers)
+                .map_err(|error| refused(format!("in its message {error}")))?;
+            for ((mean, &integer), &dither) in means.iter_mut().zip(&*integers).zip(&*dithers) {
+                *mean += dequantise(integer, step, dither);
+            }
+            extra_means.add(extra);
+        }
+        let n = messages.len() as f64;
+        means.iter_mut().for_each(|mean| *mean /= n);
+        let mut shifted = vec![T::ZERO; means.len()];
+        self.sketch.project(at.round, &self.mean_shift, &mut shifted);
+        let narrow: Vec<T> = means.iter().map(|&mean| T::from_f64(mean)).collect();
+        self.sketch.reconstruct_add(at.round, &narrow, T::from_f64(theta), &mut self.mean_shift);
+        fill(&self.randomness, Purpose::DownlinkDither, at.round, 0, dithers_down);
+        for ((integer, mean), (shifted, &dither)) in
+            integers.iter_mut().zip(&*means).zip(shifted.iter().zip(&*dithers_down))
+        {
+            *integer = quantise(mean + shifted.to_f64(), step_down, dither);
+        }
+        let mut reply = Vec::new();
+        self.hub_down.encode(integers, dithers_down, &mut reply);
+        extra_means.push(&mut reply);
+        Ok(reply)
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [T]) -> Result<Next, RunError> {
+        if self.is_first() {
+            self.first_scale(reply)?;
+            return Ok(Next::Again);
+        }
         let theta = self.theta();
-        self.sketch.reconstruct_add(round, &sent, theta, &mut self.shift);
-
-        self.sketch.reconstruct(round, &scalars, mean);
-        self.follow_scale(&scalars);
-        Ok(Estimate { energy: self.sketch.energy(&scalars) / self.quantiser.noise() })
+        match self.quantiser.form {
+            Form::Hub => self.absorb_hub(at, reply, extra)?,
+            Form::Sum => self.absorb_sum(at, reply, extra)?,
+        }
+        // The own part of what was sent moves the own shift.
+        self.sketch.reconstruct_add(at.round, &self.scratch.sent, T::from_f64(theta), &mut self.shift);
+        self.sketch.reconstruct(at.round, &self.scratch.scalars, mean);
+        self.follow_scale();
+        let energy = self.sketch.energy(&self.scratch.scalars).to_f64() / self.quantiser.noise();
+        Ok(Next::Done(Estimate { energy }))
     }
 
     fn effective_budget(&self) -> f64 {
@@ -192,140 +295,41 @@ impl MeanEstimator for Quantised {
     }
 }
 
-impl Quantised {
-    /// Machine 0 decodes all, adds the mean shift, dithers again. Leaves the decoded means in `scalars`.
-    fn through_hub(
-        &mut self,
-        round: u64,
-        step: f64,
-        integers: &[i32],
-        dithers: &[Dither],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        scalars: &mut [f64],
-    ) -> Result<(), RunError> {
-        let (n, m, extras, theta) = (comm.size(), scalars.len(), extra.len(), self.theta());
-        let step_down = (self.scale_squared * (12.0 * self.quantiser.eta_down)).sqrt();
-        let mut dithers_down = vec![Dither::NONE; m];
-        self.dithers(Purpose::DownlinkDither, round, 0, &mut dithers_down);
-        let mut message = Vec::new();
-        self.coder_up.encode(integers, dithers, &mut message);
-        push_extra(extra, &mut message);
-
-        if comm.rank() == 0 && self.mean_shift.is_empty() {
-            self.mean_shift = vec![0.0; self.sketch.dim()];
-            self.hub_up = vec![IntegerCoder::new(); n];
-        }
-        let reply = comm.exchange(&message, &mut |messages| {
-            let (mut means, mut extra_means) = (vec![0.0; m], ExtraMeans::new(extras));
-            let (mut dithers, mut integers) = (vec![Dither::NONE; m], vec![0; m]);
-            for (rank, message) in messages.iter().enumerate() {
-                let refused = |what: String| CommError::Refused { rank, what };
-                let (body, extra) =
-                    split_extra(message, extras).ok_or_else(|| refused("its message is too short".to_owned()))?;
-                self.dithers(Purpose::Dither, round, rank, &mut dithers);
-                self.hub_up[rank]
-                    .decode(body, &dithers, &mut integers)
-                    .map_err(|error| refused(format!("in its message {error}")))?;
-                for ((mean, &integer), &dither) in means.iter_mut().zip(&integers).zip(&dithers) {
-                    *mean += dequantise(integer, step, dither);
-                }
-                extra_means.add(extra);
-            }
-            means.iter_mut().for_each(|mean| *mean /= n as f64);
-            let mut shifted = vec![0.0; m];
-            self.sketch.project(round, &self.mean_shift, &mut shifted);
-            self.sketch.reconstruct_add(round, &means, theta, &mut self.mean_shift);
-            for ((integer, mean), (shifted, &dither)) in
-                integers.iter_mut().zip(&means).zip(shifted.iter().zip(&dithers_down))
-            {
-                *integer = quantise(mean + shifted, step_down, dither);
-            }
-            let mut reply = Vec::new();
-            self.hub_down.encode(&integers, &dithers_down, &mut reply);
-            extra_means.push(&mut reply);
-            Ok(reply)
-        })?;
-
-        let body = pull_extra(&reply.message, extra);
-        let mut integers = vec![0; m];
-        self.coder_down
-            .decode(body, &dithers_down, &mut integers)
-            .map_err(|error| CommError::Refused { rank: 0, what: format!("in its answer of round {round} {error}") })?;
-        for ((scalar, &integer), &dither) in scalars.iter_mut().zip(&integers).zip(&dithers_down) {
-            *scalar = dequantise(integer, step_down, dither);
+impl<T: Real> Quantised<T> {
+    /// Leaves the decoded means in `scalars`.
+    fn absorb_hub(&mut self, at: Place, reply: &Reply, extra: &mut [f64]) -> Result<(), CommError> {
+        let step_down = self.step_down();
+        let body = pull_extra(reply, extra)?;
+        let Scratch { scalars, dithers_down, integers, .. } = &mut self.scratch;
+        fill(&self.randomness, Purpose::DownlinkDither, at.round, 0, dithers_down);
+        let damaged = |error| CommError::refused(0, format!("in its answer of round {} {error}", at.round));
+        self.coder_down.decode(body, dithers_down, integers).map_err(damaged)?;
+        for ((scalar, &integer), &dither) in scalars.iter_mut().zip(&*integers).zip(&*dithers_down) {
+            *scalar = T::from_f64(dequantise(integer, step_down, dither));
         }
         Ok(())
     }
 
-    /// The integers are summed by whoever can add; every machine follows the mean shift. Leaves the decoded means in `scalars`.
-    fn through_sum(
-        &mut self,
-        round: u64,
-        step: f64,
-        integers: &[i32],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        scalars: &mut [f64],
-    ) -> Result<(), RunError> {
-        let (n, m, extras, theta) = (comm.size(), scalars.len(), extra.len(), self.theta());
+    /// Every machine follows the mean shift from the exact sums. Leaves the decoded means in `scalars`.
+    fn absorb_sum(&mut self, at: Place, reply: &Reply, extra: &mut [f64]) -> Result<(), CommError> {
+        let (theta, step, n) = (self.theta(), self.step_up(at.machines), reply.divisor());
+        let body = pull_extra(reply, extra)?;
         if self.mean_shift.is_empty() {
-            self.mean_shift = vec![0.0; self.sketch.dim()];
+            self.mean_shift = vec![T::ZERO; self.sketch.dim()];
         }
-        let mut message = encode_stateless(integers);
-        push_extra(extra, &mut message);
-        let reply = comm.exchange(&message, &mut |messages| {
-            let (mut sums, mut extra_means) = (vec![0i32; m], ExtraMeans::new(extras));
-            let mut integers = vec![0; m];
-            for (rank, message) in messages.iter().enumerate() {
-                let refused = |what: &str| CommError::Refused { rank, what: what.to_owned() };
-                let (body, extra) = split_extra(message, extras).ok_or_else(|| refused("its message is too short"))?;
-                decode_stateless(body, &mut integers).ok_or_else(|| refused("its message is no code of integers"))?;
-                sums.iter_mut().zip(&integers).for_each(|(sum, integer)| *sum = sum.saturating_add(*integer));
-                extra_means.add(extra);
-            }
-            let mut reply = encode_stateless(&sums);
-            extra_means.push(&mut reply);
-            Ok(reply)
-        })?;
-        let body = pull_extra(&reply.message, extra);
-        let mut sums = vec![0; m];
-        let damaged =
-            || CommError::Refused { rank: 0, what: format!("its sums of round {round} are no code of integers") };
-        decode_stateless(body, &mut sums).ok_or_else(damaged)?;
-
-        let mut dither_sums = vec![0.0; m];
-        let mut dithers = vec![Dither::NONE; m];
-        for rank in 0..n {
-            self.dithers(Purpose::Dither, round, rank, &mut dithers);
-            dither_sums.iter_mut().zip(&dithers).for_each(|(sum, dither)| *sum += dither.value());
+        let Scratch { scalars, dithers, means, .. } = &mut self.scratch;
+        means.fill(0.0);
+        // The dithers of all who took part.
+        for rank in reply.roster.ranks() {
+            fill(&self.randomness, Purpose::Dither, at.round, rank, dithers);
+            means.iter_mut().zip(&*dithers).for_each(|(sum, dither)| *sum += dither.value());
         }
-        let means: Vec<f64> = sums
-            .iter()
-            .zip(&dither_sums)
-            .map(|(&sum, dithers)| (f64::from(sum) - dithers) * (step / n as f64))
-            .collect();
-        self.sketch.project(round, &self.mean_shift, scalars);
-        self.sketch.reconstruct_add(round, &means, theta, &mut self.mean_shift);
-        scalars.iter_mut().zip(&means).for_each(|(scalar, mean)| *scalar += mean);
+        let sums = read_sums::<i32>(body, means.len())?;
+        means.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (f64::from(sum) - *mean) * (step / n));
+        let narrow: Vec<T> = means.iter().map(|&mean| T::from_f64(mean)).collect();
+        self.sketch.project(at.round, &self.mean_shift, scalars);
+        self.sketch.reconstruct_add(at.round, &narrow, T::from_f64(theta), &mut self.mean_shift);
+        scalars.iter_mut().zip(&narrow).for_each(|(scalar, mean)| *scalar += *mean);
         Ok(())
     }
-}
-
-/// A code that needs no state: a byte for the magnitude, then the integers.
-fn encode_stateless(integers: &[i32]) -> Vec<u8> {
-    let squares: u64 =
-        integers.iter().map(|&z| (i64::from(z) * i64::from(z)).unsigned_abs()).fold(0, u64::saturating_add);
-    let mean_square = squares / integers.len().max(1) as u64;
-    let log_energy = (64 - mean_square.leading_zeros()).min(24) as u8;
-    let mut message = vec![log_energy];
-    let dithers = vec![Dither::NONE; integers.len()];
-    IntegerCoder::stateless(log_energy).encode(integers, &dithers, &mut message);
-    message
-}
-
-fn decode_stateless(message: &[u8], integers: &mut [i32]) -> Option<()> {
-    let (&log_energy, body) = message.split_first()?;
-    let dithers = vec![Dither::NONE; integers.len()];
-    IntegerCoder::stateless(log_energy).decode(body, &dithers, integers).ok()
 }

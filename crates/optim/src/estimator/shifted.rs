@@ -1,13 +1,17 @@
 //! Estimators that send differences to what was sent before, so that their noise vanishes where the method ends: DIANA, EF21 and its lazy
 //! relatives, MARINA, DASHA.
 
-use corewire_comm::Collective;
+use corewire_algebra::vector;
+use corewire_comm::{CommError, Reply};
 use corewire_sketch::{CommonRandomness, Purpose};
 
-use super::{Channel, Estimate, Exact, MeanEstimator};
+use super::{Channel, Estimate, Exact, How, MeanEstimator, Next, Place};
 use crate::error::RunError;
 use crate::state::{Scope, Stateful, Visitor};
-use crate::vector;
+
+fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
 
 /// DIANA: D_i = C(g_i - h_i); the estimate is h + mean D_i; h_i += alpha D_i, h += alpha mean D_i. C unbiased.
 pub struct Diana {
@@ -33,23 +37,25 @@ impl Stateful for Diana {
 }
 
 impl MeanEstimator for Diana {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        let difference: Vec<f64> = local.iter().zip(&self.shift).map(|(g, h)| g - h).collect();
-        self.channel.mean(round, Some(&difference), extra, comm, mean)?;
+    fn contribute(&mut self, at: Place, local: &[f64], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        self.channel.contribute(at, &[&minus(local, &self.shift)], local.len(), extra, message)?;
+        Ok(How::Hub)
+    }
+
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        let dim = self.channel.sent().len();
+        self.channel.combine(at, messages, (1, dim, extras), &mut |_| {})
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
+        self.channel.absorb(at, reply, extra, &mut [&mut *mean])?;
         vector::add_scaled(self.alpha, self.channel.sent(), &mut self.shift);
         for (mean, shift) in mean.iter_mut().zip(&mut self.mean_shift) {
             let difference = *mean;
             *mean += *shift;
             *shift += self.alpha * difference;
         }
-        Ok(Estimate { energy: vector::norm_squared(mean) })
+        Ok(Next::Done(Estimate { energy: vector::norm_squared(mean) }))
     }
 }
 
@@ -82,27 +88,31 @@ impl Stateful for ThreePoint {
 }
 
 impl MeanEstimator for ThreePoint {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        let difference: Vec<f64> = local.iter().zip(&self.own).map(|(g, own)| g - own).collect();
+    fn contribute(&mut self, at: Place, local: &[f64], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        let difference = minus(local, &self.own);
         let moved: f64 = local.iter().zip(&self.last).map(|(g, last)| (g - last) * (g - last)).sum();
         // Not a number counts as far, so that it is found before it is sent.
         let near = vector::norm_squared(&difference) <= self.zeta * moved;
         let sends = self.zeta == 0.0 || self.last.is_empty() || !near;
-        self.channel.mean(round, sends.then_some(&difference[..]), extra, comm, mean)?;
-        vector::add_scaled(1.0, self.channel.sent(), &mut self.own);
-        vector::add_scaled(1.0, mean, &mut self.mean);
-        mean.copy_from_slice(&self.mean);
+        let sent: &[&[f64]] = if sends { &[&difference] } else { &[] };
+        self.channel.contribute(at, sent, local.len(), extra, message)?;
         if self.zeta != 0.0 {
             self.last = local.to_vec();
         }
-        Ok(Estimate { energy: vector::norm_squared(mean) })
+        Ok(How::Hub)
+    }
+
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        let dim = self.channel.sent().len();
+        self.channel.combine(at, messages, (1, dim, extras), &mut |_| {})
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
+        self.channel.absorb(at, reply, extra, &mut [&mut *mean])?;
+        vector::add_scaled(1.0, self.channel.sent(), &mut self.own);
+        vector::add_scaled(1.0, mean, &mut self.mean);
+        mean.copy_from_slice(&self.mean);
+        Ok(Next::Done(Estimate { energy: vector::norm_squared(mean) }))
     }
 }
 
@@ -123,6 +133,11 @@ impl Marina {
         let (last, mean) = (vec![0.0; dim], vec![0.0; dim]);
         Self { channel, exact, probability, randomness: randomness.clone(), last, mean, begun: 0 }
     }
+
+    /// Whether this round sends the gradients.
+    fn is_full(&self, at: Place) -> bool {
+        self.begun == 0 || self.randomness.words(Purpose::Coin, at.round, 0).next_coin(self.probability)
+    }
 }
 
 impl Stateful for Marina {
@@ -135,26 +150,35 @@ impl Stateful for Marina {
 }
 
 impl MeanEstimator for Marina {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        let full = self.randomness.words(Purpose::Coin, round, 0).next_coin(self.probability);
-        if full || self.begun == 0 {
-            self.exact.estimate(round, local, extra, comm, mean)?;
+    fn contribute(&mut self, at: Place, local: &[f64], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
+        let full = self.is_full(at);
+        let difference = minus(local, &self.last);
+        self.last.copy_from_slice(local);
+        if full {
+            return self.exact.contribute(at, local, extra, message);
+        }
+        self.channel.contribute(at, &[&difference], local.len(), extra, message)?;
+        Ok(How::Hub)
+    }
+
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        if self.is_full(at) {
+            return MeanEstimator::<f64>::combine(&mut self.exact, at, messages, extras);
+        }
+        let dim = self.channel.sent().len();
+        self.channel.combine(at, messages, (1, dim, extras), &mut |_| {})
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
+        if self.is_full(at) {
+            self.exact.absorb(at, reply, extra, mean)?;
             self.begun = 1;
         } else {
-            let difference: Vec<f64> = local.iter().zip(&self.last).map(|(g, last)| g - last).collect();
-            self.channel.mean(round, Some(&difference), extra, comm, mean)?;
+            self.channel.absorb(at, reply, extra, &mut [&mut *mean])?;
             vector::add_scaled(1.0, &self.mean, mean);
         }
         self.mean.copy_from_slice(mean);
-        self.last.copy_from_slice(local);
-        Ok(Estimate { energy: vector::norm_squared(mean) })
+        Ok(Next::Done(Estimate { energy: vector::norm_squared(mean) }))
     }
 }
 
@@ -188,29 +212,38 @@ impl Stateful for Dasha {
 }
 
 impl MeanEstimator for Dasha {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
+    fn contribute(&mut self, at: Place, local: &[f64], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError> {
         if self.begun == 0 {
-            self.exact.estimate(round, local, extra, comm, mean)?;
-            self.own.copy_from_slice(local);
+            self.last.copy_from_slice(local);
+            return self.exact.contribute(at, local, extra, message);
+        }
+        let terms = local.iter().zip(&self.last).zip(&self.own);
+        let difference: Vec<f64> = terms.map(|((new, last), own)| new - last - self.momentum * (own - last)).collect();
+        self.last.copy_from_slice(local);
+        self.channel.contribute(at, &[&difference], local.len(), extra, message)?;
+        Ok(How::Hub)
+    }
+
+    fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError> {
+        if self.begun == 0 {
+            return MeanEstimator::<f64>::combine(&mut self.exact, at, messages, extras);
+        }
+        let dim = self.channel.sent().len();
+        self.channel.combine(at, messages, (1, dim, extras), &mut |_| {})
+    }
+
+    fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
+        if self.begun == 0 {
+            self.exact.absorb(at, reply, extra, mean)?;
+            self.own.copy_from_slice(&self.last);
             self.mean.copy_from_slice(mean);
             self.begun = 1;
         } else {
-            let terms = local.iter().zip(&self.last).zip(&self.own);
-            let difference: Vec<f64> =
-                terms.map(|((new, last), own)| new - last - self.momentum * (own - last)).collect();
-            self.channel.mean(round, Some(&difference), extra, comm, mean)?;
+            self.channel.absorb(at, reply, extra, &mut [&mut *mean])?;
             vector::add_scaled(1.0, self.channel.sent(), &mut self.own);
             vector::add_scaled(1.0, mean, &mut self.mean);
             mean.copy_from_slice(&self.mean);
         }
-        self.last.copy_from_slice(local);
-        Ok(Estimate { energy: vector::norm_squared(mean) })
+        Ok(Next::Done(Estimate { energy: vector::norm_squared(mean) }))
     }
 }

@@ -1,7 +1,7 @@
 //! Momentum: y = x + (1 - b)(x - x_prev), x+ = y - h g~(y). With a sketched estimate it is CORE-AGD (Algorithm 4, with usable constants).
 
 use super::gradient::Algorithm;
-use super::{Machine, Outcome, Settings};
+use super::{Context, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::Estimate;
 use crate::state::{Scope, Stateful, Visitor};
@@ -93,10 +93,11 @@ impl Algorithm for Accelerated {
 
     fn advance(
         &mut self,
+        _: u64,
         gradient: &[f64],
         estimate: &Estimate,
         _: Option<f64>,
-        _: &mut Machine<'_>,
+        _: &mut Context<'_>,
     ) -> Result<Outcome, RunError> {
         let Pair { step, damping, .. } = self.pair;
         let alarm = self.guard.as_mut().and_then(|guard| guard.watch(estimate.energy));
@@ -113,6 +114,7 @@ impl Algorithm for Accelerated {
             gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
             step: Some(step),
             rejected: alarm.is_some(),
+            gap: None,
         })
     }
 

@@ -1,10 +1,10 @@
 //! Conjugate directions: the uncompressed yardstick, and CORE-CG on a sketched gradient.
 
-use super::{Machine, Method, Outcome};
+use super::{Context, Method, Outcome};
 use crate::error::RunError;
 use crate::estimator::{Exact, MeanEstimator};
 use crate::state::{Scope, Stateful, Visitor};
-use crate::vector;
+use corewire_algebra::vector;
 
 /// Conjugate gradients, uncompressed: d floats a round and one for the curvature; Polak and Ribiere's rule, restarted where it fails.
 pub struct Conjugate {
@@ -42,10 +42,10 @@ impl Method for Conjugate {
         &self.x
     }
 
-    fn round(&mut self, round: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
-        machine.objective.gradient(&self.x, &mut self.local);
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        context.objective.gradient(&self.x, &mut self.local);
         let mut gradient = vec![0.0; self.x.len()];
-        self.estimator.estimate(round, &self.local, &mut [], machine.comm, &mut gradient)?;
+        context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut gradient)?;
         let energy = vector::norm_squared(&gradient);
         let last = vector::norm_squared(&self.gradient);
         let beta = match last > 0.0 {
@@ -60,13 +60,13 @@ impl Method for Conjugate {
             self.direction.iter_mut().zip(&gradient).for_each(|(p, g)| *p = -g);
             slope = -energy;
         }
-        machine.objective.hessian_vector(&self.x, &self.direction, &mut self.local);
+        context.objective.hessian_vector(&self.x, &self.direction, &mut self.local);
         let mut curvature = [vector::dot(&self.direction, &self.local)];
-        machine.means(&mut curvature)?;
+        context.means(round, &mut curvature, false)?;
         let step = if curvature[0] > 0.0 { -slope / curvature[0] } else { 0.0 };
         vector::add_scaled(step, &self.direction, &mut self.x);
         self.gradient = gradient;
-        Ok(Outcome { gradient_norm: Some(energy.sqrt()), step: Some(step), rejected: false })
+        Ok(Outcome { gradient_norm: Some(energy.sqrt()), step: Some(step), rejected: false, gap: None })
     }
 }
 
@@ -195,16 +195,16 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
         &self.x
     }
 
-    fn round(&mut self, round: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
-        machine.objective.gradient(&self.x, &mut self.local);
-        let estimate = self.estimator.estimate(round, &self.local, &mut [], machine.comm, &mut self.mean)?;
-        let quadratic = machine.objective.is_quadratic();
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        context.objective.gradient(&self.x, &mut self.local);
+        let estimate = context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut self.mean)?;
+        let quadratic = context.objective.is_quadratic();
 
         let start: Vec<f64> = self.mean.iter().map(|g| -g).collect();
-        let image = machine.objective.image(&start);
+        let image = context.objective.image(&start);
         while self.images.len() < self.directions.len() {
             let direction = &self.directions[self.images.len()];
-            self.images.push(machine.objective.image(direction));
+            self.images.push(context.objective.image(direction));
         }
         let mut directions: Vec<&[f64]> = vec![&start];
         directions.extend(self.directions.iter().map(Vec::as_slice));
@@ -215,16 +215,16 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
         if quadratic {
             numbers.push(vector::dot(&self.local, &start));
             // v_0' H v_0 and v_j' H v_0 alone, each from a pair.
-            numbers.push(machine.objective.gram(&self.x, &directions[..1], &images[..1])[0]);
+            numbers.push(context.objective.gram(&self.x, &directions[..1], &images[..1])[0]);
             for j in 1..directions.len() {
-                let pair = machine.objective.gram(&self.x, &[directions[0], directions[j]], &[images[0], images[j]]);
+                let pair = context.objective.gram(&self.x, &[directions[0], directions[j]], &[images[0], images[j]]);
                 numbers.push(pair[1]);
             }
         } else {
             numbers.extend(directions.iter().map(|direction| vector::dot(&self.local, direction)));
-            numbers.extend(machine.objective.gram(&self.x, &directions, &images));
+            numbers.extend(context.objective.gram(&self.x, &directions, &images));
         }
-        machine.short_means(&mut numbers, self.number_bytes)?;
+        context.short_means(round, &mut numbers, self.number_bytes)?;
 
         // The descent check: f is convex, so a slope that turned and grew means that the last step went too far.
         if !quadratic && !self.directions.is_empty() && numbers[1] > -self.slope && self.slope < 0.0 {
@@ -236,6 +236,7 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
                 gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
                 step: Some(0.0),
                 rejected: true,
+                gap: None,
             });
         }
 
@@ -248,6 +249,7 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
                 gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
                 step: Some(0.0),
                 rejected: true,
+                gap: None,
             });
         };
         // The new direction, scaled so that -g~ has the coefficient one.
@@ -267,6 +269,11 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
         self.directions.truncate(self.memory);
         self.images.truncate(self.memory);
         self.curvatures.truncate(self.memory);
-        Ok(Outcome { gradient_norm: Some(estimate.energy.max(0.0).sqrt()), step: Some(length), rejected: false })
+        Ok(Outcome {
+            gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+            step: Some(length),
+            rejected: false,
+            gap: None,
+        })
     }
 }

@@ -1,17 +1,19 @@
 //! The CORE methods: a plan of what is wanted, and `prepare`, which learns from the machines what the plan leaves open.
 
-use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Sketch};
+use corewire_comm::{CommError, Reduction, numbers};
+use corewire_sketch::{AnySketch, CommonRandomness, Family};
 
 use super::accelerated::{Accelerated, Guard};
 use super::conjugate::SketchedConjugate;
 use super::descent::{Descent, Step};
 use super::gradient::{Batch, GradientMethod};
 use super::nonconvex::{Comparing, Rule};
-use super::{Machine, Method, Outcome, Settings, short};
+use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::{MeanEstimator, Quantised, Quantiser, Sketched, Width};
+use crate::probe::Probe;
 use crate::state::{Stateful, Visitor};
-use crate::tuning::{Curvature, Pair, Spectrum, decay, small_eigenvalues};
+use crate::tuning::{Curvature, Pair, Spectrum, decay};
 
 /// How the scalars travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,7 +103,7 @@ impl Plan {
 
     /// The budget that reaches the goal's target at the least cost by the theory of second moments: of those close to it, the
     /// largest, which takes the fewest rounds.
-    fn automatic_budget(&self, curvature: &Curvature, accelerated: bool) -> usize {
+    pub fn automatic_budget(&self, curvature: &Curvature, accelerated: bool) -> usize {
         let spectrum = Spectrum::fitted(curvature);
         let dim = curvature.dim;
         let mut candidates: Vec<(usize, f64)> = Vec::new();
@@ -118,7 +120,7 @@ impl Plan {
             let rounds = libm::log(1.0 / self.goal.target) / -libm::log(decay);
             let bytes = self.wire.round_bytes(budget);
             let cost = match self.goal.link {
-                Some(link) => rounds * link.seconds(0.5 * bytes, 0.5 * bytes),
+                Some(link) => rounds * link.seconds(2.0, bytes),
                 None => rounds * bytes,
             };
             candidates.push((budget, cost));
@@ -162,13 +164,15 @@ pub enum StepRule {
 /// Which method is built on the sketch.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one a run")]
-pub enum Flavour {
+pub enum CoreAlgorithm {
     /// CORE-GD, with a proximal step for l1, and CORE-SGD with mini-batches.
     Descent {
         /// How far.
         step: StepRule,
         /// Mini-batches.
         batch: Option<Batch>,
+        /// The share of the last velocity that is kept.
+        momentum: f64,
     },
     /// CORE-AGD, tuned and guarded, or with a fixed step and damping.
     Accelerated {
@@ -189,11 +193,6 @@ pub enum Flavour {
     },
 }
 
-/// How many common directions the probe uses.
-const PROBES: usize = 16;
-/// The probe's L spreads by about a third: this much is added.
-const CAUTION: f64 = 1.2;
-
 /// What preparation settles.
 struct Tuned {
     curvature: Curvature,
@@ -205,7 +204,7 @@ struct Tuned {
 /// A CORE method.
 pub struct Core {
     plan: Plan,
-    flavour: Flavour,
+    algorithm: CoreAlgorithm,
     start: Vec<f64>,
     /// What the user says of the curvature; the rest is asked of the machines.
     known: Option<Curvature>,
@@ -215,86 +214,50 @@ pub struct Core {
 
 impl Core {
     /// From a start. `known` spares the probe.
-    pub fn new(plan: Plan, flavour: Flavour, start: Vec<f64>, known: Option<Curvature>) -> Self {
-        Self { plan, flavour, start, known, settings: Settings::default(), inner: None }
+    pub fn new(plan: Plan, algorithm: CoreAlgorithm, start: Vec<f64>, known: Option<Curvature>) -> Self {
+        Self { plan, algorithm, start, known, settings: Settings::default(), inner: None }
     }
 
     fn inner(&mut self) -> &mut Box<dyn Method> {
         self.inner.as_mut().expect("a method is prepared before its first round")
     }
 
-    /// Asks the machines for the trace and for G = Xi A Xi' with a few common directions; machine 0 guesses L from it, chooses what the
-    /// plan leaves open, and answers with five floats.
-    fn ask(&mut self, machine: &mut Machine<'_>) -> Result<Tuned, RunError> {
+    /// Asks the machines for their curvature; machine 0 chooses what the plan leaves open, and answers with five floats.
+    fn ask(&mut self, context: &mut Context<'_>) -> Result<Tuned, RunError> {
         if let Some(known) = self.known {
-            let tuned = self.tune(known);
             self.settings.trace = Some(known.trace);
             self.settings.smoothness = Some(known.smoothness);
-            return Ok(tuned);
+            return Ok(self.tune(known));
         }
         let dim = self.start.len();
-        let count = PROBES.min(dim);
-        let directions = AnySketch::new(Family::Rademacher, &self.plan.randomness, dim, count)
-            .expect("a few directions of a vector that has coordinates")
-            .with_purpose(Purpose::Probe);
-        let known_trace = machine.objective.bound_trace();
-        let mut numbers = vec![known_trace.unwrap_or(0.0)];
-        let (mut direction, mut product, mut row) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; count]);
-        for k in 0..count {
-            let mut unit = vec![0.0; count];
-            unit[k] = count as f64;
-            directions.reconstruct(0, &unit, &mut direction);
-            machine.objective.bound_vector(&self.start, &direction, &mut product);
-            directions.project(0, &product, &mut row);
-            numbers.extend_from_slice(&row[..=k]);
-        }
-        if !crate::vector::all_finite(&numbers) {
-            return Err(RunError::NotFinite { rank: machine.comm.rank(), round: 0, what: "a curvature" });
-        }
-        let strong_convexity = machine.objective.strong_convexity();
-        let message = short::encode(&numbers, 2);
-        let length = numbers.len();
-        let reply = machine.comm.exchange(&message, &mut |messages| {
-            let means = short::means(messages, length, 2)?;
-            let curvature = self.guess(&means, count, known_trace.is_some(), strong_convexity);
+        let probe = Probe::new(dim, &self.plan.randomness);
+        let message = probe.message(context, &self.start)?;
+        let strong_convexity = context.objective.strong_convexity();
+        let mut answer = |messages: &[&[u8]]| {
+            let curvature = probe.guess(messages, strong_convexity)?;
             let tuned = self.tune(curvature);
             let numbers = [curvature.trace, curvature.smoothness, tuned.budget as f64, tuned.step, tuned.damping];
-            Ok(numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect())
-        })?;
+            let mut reply = Vec::new();
+            numbers::push_floats(&numbers, false, &mut reply);
+            Ok(reply)
+        };
+        let reply = context.comm.exchange(&message, Reduction::Hub(&mut answer))?;
         let mut floats = [0.0; 5];
-        for (float, bytes) in floats.iter_mut().zip(reply.message.chunks_exact(4)) {
-            *float = f64::from(f32::from_le_bytes(bytes.try_into().expect("four bytes")));
+        if !numbers::read_floats(&reply.message, false, &mut floats) {
+            return Err(CommError::refused(0, "its answer to the probe is not five floats").into());
         }
         let [trace, smoothness, budget, step, damping] = floats;
         self.settings.trace = Some(trace);
         self.settings.smoothness = Some(smoothness);
         let curvature = Curvature { dim, trace, smoothness, strong_convexity };
-        Ok(Tuned { curvature, budget: (budget as usize).max(1), step, damping })
-    }
-
-    /// L from the largest eigenvalue of G, with caution.
-    fn guess(&self, means: &[f64], count: usize, trace_known: bool, strong_convexity: f64) -> Curvature {
-        let dim = self.start.len();
-        let mut matrix = vec![0.0; count * count];
-        let mut entries = means[1..].iter();
-        for k in 0..count {
-            for l in 0..=k {
-                let entry = *entries.next().expect("one entry a pair");
-                matrix[k * count + l] = entry;
-                matrix[l * count + k] = entry;
-            }
-        }
-        let diagonal = (0..count).map(|k| matrix[k * count + k]).sum::<f64>() / count as f64;
-        let trace = if trace_known { means[0] } else { diagonal };
-        let largest = small_eigenvalues(&mut matrix, count).into_iter().fold(0.0, f64::max);
-        let guess = if count > 1 { (largest - diagonal) / (count as f64 - 1.0) } else { diagonal };
-        let smoothness = (CAUTION * guess).clamp(trace / dim as f64, trace);
-        Curvature { dim, trace, smoothness, strong_convexity }
+        // A budget above d is of no use but to the transform's padded size.
+        let budget = (budget as usize).clamp(1, dim.next_power_of_two());
+        Ok(Tuned { curvature, budget, step, damping })
     }
 
     /// What the plan leaves open: the budget, and the pair of the accelerated method.
     fn tune(&self, curvature: Curvature) -> Tuned {
-        let accelerated = matches!(self.flavour, Flavour::Accelerated { .. });
+        let accelerated = matches!(self.algorithm, CoreAlgorithm::Accelerated { .. });
         let budget = self.plan.budget.unwrap_or_else(|| self.plan.automatic_budget(&curvature, accelerated));
         let counting = self.plan.counting_budget(curvature.dim, budget);
         let pair = match accelerated {
@@ -322,20 +285,20 @@ impl Method for Core {
         self.inner.as_ref().map_or(&self.start, |inner| inner.iterate())
     }
 
-    fn prepare(&mut self, machine: &mut Machine<'_>) -> Result<(), RunError> {
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let dim = self.start.len();
         let start = self.start.clone();
-        let (budget, inner): (usize, Box<dyn Method>) = match self.flavour.clone() {
-            Flavour::Conjugate { memory, number_bytes } => {
+        let (budget, inner): (usize, Box<dyn Method>) = match self.algorithm.clone() {
+            CoreAlgorithm::Conjugate { memory, number_bytes } => {
                 let budget = self.plan.budget.unwrap_or_else(|| self.plan.full_budget(dim));
                 let estimator = self.plan.estimator(dim, budget)?;
                 (budget, Box::new(SketchedConjugate::new(start, estimator, memory, number_bytes)))
             }
-            Flavour::Accelerated { fixed } => {
+            CoreAlgorithm::Accelerated { fixed } => {
                 let (budget, algorithm) = match (fixed, self.plan.budget) {
                     (Some((step, damping)), Some(budget)) => (budget, Accelerated::new(start, step, damping)),
                     (fixed, _) => {
-                        let tuned = self.ask(machine)?;
+                        let tuned = self.ask(context)?;
                         let (step, damping) = fixed.unwrap_or((tuned.step, tuned.damping));
                         let guard = Guard::new(tuned.curvature, self.plan.counting_budget(dim, tuned.budget));
                         (
@@ -349,10 +312,10 @@ impl Method for Core {
                 };
                 (budget, Box::new(GradientMethod::new(self.plan.estimator(dim, budget)?, algorithm)))
             }
-            Flavour::Descent { step, batch } => {
+            CoreAlgorithm::Descent { step, batch, momentum } => {
                 let needs =
                     self.plan.budget.is_none() || matches!(step, StepRule::Auto | StepRule::Safe | StepRule::Theory);
-                let tuned = if needs { Some(self.ask(machine)?) } else { None };
+                let tuned = if needs { Some(self.ask(context)?) } else { None };
                 let budget = self.plan.budget.or(tuned.as_ref().map(|tuned| tuned.budget)).unwrap_or(dim);
                 let step = match (step, &tuned) {
                     (StepRule::Auto, Some(tuned)) => Step::Fixed(1.5 * self.safe_step(&tuned.curvature, budget)),
@@ -363,13 +326,13 @@ impl Method for Core {
                     (StepRule::Fixed(step), _) => Step::Fixed(step),
                     _ => Step::LineSearch,
                 };
-                let algorithm = Descent::new(start, step).with_l1(machine.objective.l1());
+                let algorithm = Descent::new(start, step).with_l1(context.objective.l1()).with_momentum(momentum);
                 let estimator = self.plan.estimator(dim, budget)?;
                 (budget, Box::new(GradientMethod::new(estimator, algorithm).with_batch(batch)))
             }
-            Flavour::Comparing { rule } => {
+            CoreAlgorithm::Comparing { rule } => {
                 let needs = self.plan.budget.is_none() || rule.is_none();
-                let tuned = if needs { Some(self.ask(machine)?) } else { None };
+                let tuned = if needs { Some(self.ask(context)?) } else { None };
                 let budget = self.plan.budget.or(tuned.as_ref().map(|tuned| tuned.budget)).unwrap_or(dim);
                 let rule = rule.unwrap_or_else(|| {
                     Rule::Backtracking(tuned.as_ref().map_or(1.0, |tuned| self.safe_step(&tuned.curvature, budget)))
@@ -383,8 +346,8 @@ impl Method for Core {
         Ok(())
     }
 
-    fn round(&mut self, round: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
-        self.inner().round(round, machine)
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        self.inner().round(round, context)
     }
 
     fn settings(&self) -> Settings {

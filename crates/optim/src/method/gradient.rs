@@ -1,6 +1,6 @@
 //! One round of every gradient method: gradient -> estimate of the mean -> step. The estimator decides what travels, the algorithm what is done with it.
 
-use super::{Machine, Method, Outcome, Settings};
+use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::{Estimate, MeanEstimator};
 use crate::state::{Stateful, Visitor};
@@ -23,10 +23,11 @@ pub trait Algorithm: Stateful + Send {
     /// Uses the estimate of the gradient at the query, and of f there if it was wanted.
     fn advance(
         &mut self,
+        round: u64,
         gradient: &[f64],
         estimate: &Estimate,
         value: Option<f64>,
-        machine: &mut Machine<'_>,
+        context: &mut Context<'_>,
     ) -> Result<Outcome, RunError>;
 
     /// What it settled on.
@@ -79,55 +80,32 @@ impl<E: MeanEstimator, A: Algorithm> Method for GradientMethod<E, A> {
         self.algorithm.iterate()
     }
 
-    fn round(&mut self, round: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError> {
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         let query = self.algorithm.query();
         match &self.batch {
-            None => machine.objective.gradient(query, &mut self.gradient),
+            None => context.objective.gradient(query, &mut self.gradient),
             Some(batch) => {
-                let rows = machine.objective.rows();
-                let rank = machine.comm.rank() as u32;
+                let rows = context.objective.rows();
+                let rank = context.comm.rank() as u32;
                 let mut words = batch.randomness.words(corewire_sketch::Purpose::Shuffle, round, rank);
                 let count = if rows == 0 { 0 } else { batch.rows };
                 let drawn: Vec<usize> = (0..count).map(|_| words.next_below(rows as u64) as usize).collect();
-                machine.objective.batch_gradient(query, &drawn, &mut self.gradient);
+                context.objective.batch_gradient(query, &drawn, &mut self.gradient);
             }
         }
         let mut value = [0.0];
         let extra = if self.algorithm.wants_value() {
-            value[0] = machine.objective.value(query);
+            value[0] = context.objective.value(query);
             &mut value[..]
         } else {
             &mut []
         };
-        let estimate = self.estimator.estimate(round, &self.gradient, extra, machine.comm, &mut self.mean)?;
+        let estimate = context.estimate(&mut self.estimator, round, &self.gradient, extra, &mut self.mean)?;
         let value = extra.first().copied();
-        self.algorithm.advance(&self.mean, &estimate, value, machine)
+        self.algorithm.advance(round, &self.mean, &estimate, value, context)
     }
 
     fn settings(&self) -> Settings {
         self.algorithm.settings()
-    }
-}
-
-impl<T: MeanEstimator + ?Sized> MeanEstimator for Box<T> {
-    fn estimate(
-        &mut self,
-        round: u64,
-        local: &[f64],
-        extra: &mut [f64],
-        comm: &mut dyn corewire_comm::Collective,
-        mean: &mut [f64],
-    ) -> Result<Estimate, RunError> {
-        (**self).estimate(round, local, extra, comm, mean)
-    }
-
-    fn effective_budget(&self) -> f64 {
-        (**self).effective_budget()
-    }
-}
-
-impl<T: Stateful + ?Sized> Stateful for Box<T> {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
-        (**self).visit(visitor);
     }
 }

@@ -1,45 +1,72 @@
 //! Methods: what a machine does in a round. They know estimators, objectives and collectives; never which engine carries the bytes.
 
 pub mod accelerated;
+pub mod baselines;
 pub mod conjugate;
 pub mod core;
 pub mod descent;
-pub mod field;
 pub mod gradient;
 pub mod nonconvex;
 
-use corewire_comm::Collective;
+use corewire_comm::{Collective, CommError, Reduction, numbers};
 
 use crate::error::RunError;
+use crate::estimator::{self, Estimate, MeanEstimator, Place, check_finite};
 use crate::objective::Objective;
 use crate::state::Stateful;
 
 /// What a method works with on one machine.
-pub struct Machine<'a> {
+pub struct Context<'a> {
     /// The machine's share of the problem.
     pub objective: &'a mut dyn Objective,
     /// Its group.
     pub comm: &'a mut dyn Collective,
+    /// Scratch space for messages.
+    pub message: &'a mut Vec<u8>,
 }
 
-impl Machine<'_> {
-    /// The means over all machines of a few numbers, sent as 32-bit floats.
-    pub fn means(&mut self, numbers: &mut [f64]) -> Result<(), RunError> {
-        let mut narrow: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
-        self.comm.all_reduce_sum(corewire_comm::Numbers::F32(&mut narrow))?;
-        let n = self.comm.size() as f64;
-        numbers.iter_mut().zip(narrow).for_each(|(number, sum)| *number = f64::from(sum) / n);
+impl Context<'_> {
+    /// Where a call of this round stands.
+    pub fn place(&self, round: u64) -> Place {
+        Place { round, rank: self.comm.rank(), machines: self.comm.size(), stage: 0 }
+    }
+
+    /// Brings an estimator's contributions through the group until the mean is there.
+    pub fn estimate(
+        &mut self,
+        estimator: &mut (impl MeanEstimator + ?Sized),
+        round: u64,
+        local: &[f64],
+        extra: &mut [f64],
+        mean: &mut [f64],
+    ) -> Result<Estimate, RunError> {
+        estimator::estimate(estimator, round, local, extra, self.comm, self.message, mean)
+    }
+
+    /// The means over all machines of a few numbers, sent as 32-bit floats, or as 64-bit ones if `double`.
+    pub fn means(&mut self, round: u64, numbers: &mut [f64], double: bool) -> Result<(), RunError> {
+        check_finite(self.place(round), "a number to send", numbers)?;
+        self.message.clear();
+        numbers::push_floats(numbers, double, self.message);
+        let how = if double { Reduction::SumF64 } else { Reduction::SumF32 };
+        let reply = self.comm.exchange(self.message, how)?;
+        if !numbers::read_floats(&reply.message, double, numbers) {
+            return Err(CommError::refused(0, "its sums are not as many as were sent").into());
+        }
+        let n = reply.divisor();
+        numbers.iter_mut().for_each(|number| *number /= n);
         Ok(())
     }
-}
 
-impl Machine<'_> {
     /// The means over all machines of a few numbers, each sent as the `bytes` (2 to 4) upper bytes of a 32-bit float, rounded to nearest.
-    pub fn short_means(&mut self, numbers: &mut [f64], bytes: usize) -> Result<(), RunError> {
+    pub fn short_means(&mut self, round: u64, numbers: &mut [f64], bytes: usize) -> Result<(), RunError> {
+        check_finite(self.place(round), "a number to send", numbers)?;
         let count = numbers.len();
-        let reply = self.comm.exchange(&short::encode(numbers, bytes), &mut |messages| {
-            Ok(short::encode(&short::means(messages, count, bytes)?, bytes))
-        })?;
+        let mut combine = |messages: &[&[u8]]| Ok(short::encode(&short::means(messages, count, bytes)?, bytes));
+        let reply = self.comm.exchange(&short::encode(numbers, bytes), Reduction::Hub(&mut combine))?;
+        if reply.message.len() != count * bytes {
+            return Err(CommError::refused(0, "its means are not as many as were sent").into());
+        }
         numbers
             .iter_mut()
             .zip(reply.message.chunks_exact(bytes))
@@ -50,18 +77,19 @@ impl Machine<'_> {
 
 /// Numbers as the upper bytes of 32-bit floats.
 mod short {
-    use corewire_comm::CommError;
+    use corewire_comm::{CommError, numbers};
 
     /// Rounded to nearest.
     pub(super) fn encode(numbers: &[f64], bytes: usize) -> Vec<u8> {
         assert!((2..=4).contains(&bytes), "a short float has two to four bytes");
         let drop = 8 * (4 - bytes as u32);
+        // The largest short float: rounding up from a greater one would end at infinity.
+        let most = f32::from_bits((f32::MAX.to_bits() >> drop) << drop);
         let shorten = |&number: &f64| {
-            let bits = (number as f32).to_bits();
+            let bits = numbers::narrow(number).clamp(-most, most).to_bits();
             let half = if drop == 0 { 0 } else { 1 << (drop - 1) };
-            // A carry goes into the exponent, as it should; infinities stay what they are.
-            let rounded = if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { bits + half };
-            (rounded >> drop).to_le_bytes().into_iter().take(bytes)
+            // A carry goes into the exponent, as it should.
+            ((bits + half) >> drop).to_le_bytes().into_iter().take(bytes)
         };
         numbers.iter().flat_map(shorten).collect()
     }
@@ -77,8 +105,7 @@ mod short {
         let mut sums = vec![0.0; count];
         for (rank, message) in messages.iter().enumerate() {
             if message.len() != count * bytes {
-                let what = format!("it sent {} bytes for {count} numbers", message.len());
-                return Err(CommError::Refused { rank, what });
+                return Err(CommError::refused(rank, format!("it sent {} bytes for {count} numbers", message.len())));
             }
             sums.iter_mut().zip(message.chunks_exact(bytes)).for_each(|(sum, short)| *sum += decode(short));
         }
@@ -96,6 +123,8 @@ pub struct Outcome {
     pub step: Option<f64>,
     /// Whether the step was refused and undone.
     pub rejected: bool,
+    /// An estimate of f - f* where the gradient was queried, if the method has one.
+    pub gap: Option<f64>,
 }
 
 /// What a method settled on, for people.
@@ -127,13 +156,13 @@ pub trait Method: Stateful + Send {
     }
 
     /// What has to be said before the first round: traces, probes.
-    fn prepare(&mut self, machine: &mut Machine<'_>) -> Result<(), RunError> {
-        let _ = machine;
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        let _ = context;
         Ok(())
     }
 
     /// One round.
-    fn round(&mut self, round: u64, machine: &mut Machine<'_>) -> Result<Outcome, RunError>;
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError>;
 
     /// What it settled on.
     fn settings(&self) -> Settings {

@@ -4,7 +4,7 @@
 //! a norm and constants a thousand times too careful; see the errata page. Options I and II, printed or usable, are steps of this file.
 
 use super::gradient::Algorithm;
-use super::{Machine, Outcome, Settings};
+use super::{Context, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::Estimate;
 use crate::state::{Scope, Stateful, Visitor};
@@ -126,10 +126,11 @@ impl Algorithm for Comparing {
 
     fn advance(
         &mut self,
+        _: u64,
         gradient: &[f64],
         estimate: &Estimate,
         value: Option<f64>,
-        _: &mut Machine<'_>,
+        _: &mut Context<'_>,
     ) -> Result<Outcome, RunError> {
         let value = value.expect("the value was wanted");
         let norm = estimate.energy.max(0.0).sqrt();
@@ -154,7 +155,7 @@ impl Algorithm for Comparing {
         for ((candidate, x), g) in self.candidate.iter_mut().zip(&self.x).zip(&self.gradient) {
             *candidate = x - step * g;
         }
-        Ok(Outcome { gradient_norm: Some(norm), step: Some(step), rejected: !kept })
+        Ok(Outcome { gradient_norm: Some(norm), step: Some(step), rejected: !kept, gap: None })
     }
 
     fn settings(&self) -> Settings {

@@ -3,7 +3,8 @@
 use corewire_data::Matrix;
 
 use super::Objective;
-use crate::vector;
+use crate::layout::Layout;
+use corewire_algebra::vector;
 
 /// The loss of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,6 +145,13 @@ impl Linear {
 impl Objective for Linear {
     fn dim(&self) -> usize {
         self.matrix.dim() * self.blocks()
+    }
+
+    fn layout(&self) -> Layout {
+        match self.loss {
+            Loss::Softmax { classes } => Layout::new([("weight".to_owned(), vec![classes, self.matrix.dim()])]),
+            _ => Layout::vector(self.dim()),
+        }
     }
 
     fn value(&mut self, x: &[f64]) -> f64 {

@@ -8,12 +8,19 @@ pub use linear::{Linear, Loss};
 pub use network::TwoLayer;
 pub use quadratic::Quadratic;
 
+use crate::layout::Layout;
+
 /// One machine's f_i, scaled so that f is the mean of all f_i.
 ///
 /// The `&mut self` is for scratch space; no call changes what another returns.
 pub trait Objective: Send {
     /// Number of coordinates.
     fn dim(&self) -> usize;
+
+    /// The named blocks of the coordinates.
+    fn layout(&self) -> Layout {
+        Layout::vector(self.dim())
+    }
 
     /// f_i(x).
     fn value(&mut self, x: &[f64]) -> f64;
@@ -37,7 +44,7 @@ pub trait Objective: Send {
         let mut gram = Vec::with_capacity(directions.len() * (directions.len() + 1) / 2);
         for a in 0..directions.len() {
             self.hessian_vector(x, directions[a], &mut product);
-            gram.extend(directions[..=a].iter().map(|b| crate::vector::dot(b, &product)));
+            gram.extend(directions[..=a].iter().map(|b| corewire_algebra::vector::dot(b, &product)));
         }
         gram
     }

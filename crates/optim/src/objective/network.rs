@@ -3,6 +3,7 @@
 use corewire_data::Matrix;
 
 use super::Objective;
+use crate::layout::Layout;
 
 /// One machine's rows under a network of `hidden` units: W1 (hidden x inputs), b1, W2 (classes x hidden), b2, in this order.
 pub struct TwoLayer {
@@ -49,7 +50,7 @@ impl TwoLayer {
                 activation[k] = (self.matrix.dot(i, &w1[k * inputs..(k + 1) * inputs]) + b1[k]).tanh();
             }
             for c in 0..classes {
-                logits[c] = crate::vector::dot(&w2[c * hidden..(c + 1) * hidden], &activation) + b2[c];
+                logits[c] = corewire_algebra::vector::dot(&w2[c * hidden..(c + 1) * hidden], &activation) + b2[c];
             }
             let top = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = logits.iter().map(|logit| (logit - top).exp()).sum();
@@ -62,8 +63,8 @@ impl TwoLayer {
             for c in 0..classes {
                 let p = (logits[c] - top).exp() / sum - f64::from(u8::from(c == self.labels[i]));
                 out_b2[c] += weight * p;
-                crate::vector::add_scaled(weight * p, &activation, &mut out2[c * hidden..(c + 1) * hidden]);
-                crate::vector::add_scaled(p, &w2[c * hidden..(c + 1) * hidden], &mut back);
+                corewire_algebra::vector::add_scaled(weight * p, &activation, &mut out2[c * hidden..(c + 1) * hidden]);
+                corewire_algebra::vector::add_scaled(p, &w2[c * hidden..(c + 1) * hidden], &mut back);
             }
             for k in 0..hidden {
                 let slope = weight * back[k] * (1.0 - activation[k] * activation[k]);
@@ -80,19 +81,30 @@ impl Objective for TwoLayer {
         Self::parameters(self.matrix.dim(), self.hidden, self.classes)
     }
 
+    fn layout(&self) -> Layout {
+        let (inputs, hidden, classes) = (self.matrix.dim(), self.hidden, self.classes);
+        Layout::new([
+            ("hidden.weight".to_owned(), vec![hidden, inputs]),
+            ("hidden.bias".to_owned(), vec![hidden]),
+            ("output.weight".to_owned(), vec![classes, hidden]),
+            ("output.bias".to_owned(), vec![classes]),
+        ])
+    }
+
     fn value(&mut self, x: &[f64]) -> f64 {
-        self.accumulate(x, 0..self.labels.len(), self.weight, None) + 0.5 * self.alpha * crate::vector::norm_squared(x)
+        self.accumulate(x, 0..self.labels.len(), self.weight, None)
+            + 0.5 * self.alpha * corewire_algebra::vector::norm_squared(x)
     }
 
     fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         self.accumulate(x, 0..self.labels.len(), self.weight, Some(out));
-        crate::vector::add_scaled(self.alpha, x, out);
+        corewire_algebra::vector::add_scaled(self.alpha, x, out);
     }
 
     /// By central differences of the gradient: enough for traces and probes, which are estimates themselves.
     fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
-        let length = crate::vector::norm_squared(v).sqrt();
+        let length = corewire_algebra::vector::norm_squared(v).sqrt();
         if length == 0.0 {
             out.fill(0.0);
             return;
@@ -125,6 +137,6 @@ impl Objective for TwoLayer {
             let weight = self.weight * self.labels.len() as f64 / rows.len() as f64;
             self.accumulate(x, rows.iter().copied(), weight, Some(out));
         }
-        crate::vector::add_scaled(self.alpha, x, out);
+        corewire_algebra::vector::add_scaled(self.alpha, x, out);
     }
 }

@@ -9,10 +9,10 @@ use corewire_data::{DataSet, ReadOptions};
 use corewire_optim::RunError;
 use corewire_optim::estimator::{Form, Quantiser, Width};
 use corewire_optim::method::Method;
-use corewire_optim::method::core::{Core, Flavour, Goal, Plan, Wire};
+use corewire_optim::method::core::{Core, CoreAlgorithm, Goal, Plan, Wire};
 use corewire_optim::optimum;
-use corewire_optim::problem::{Model, Problem};
-use corewire_optim::run::{Begin, Finish, Observer, Rules, Silent, run};
+use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::run::{Begin, Finish, Observer, Rules, RunPart, Silent, run};
 use corewire_optim::tuning::Curvature;
 use corewire_sketch::{CommonRandomness, Family, Seed};
 
@@ -36,8 +36,8 @@ pub fn plan(family: Family, budget: Option<usize>, wire: Wire, seed: u64) -> Pla
 /// What makes a machine's method.
 pub type Make<'a> = &'a (dyn Fn() -> Box<dyn Method> + Sync);
 
-pub fn core(plan: &Plan, flavour: Flavour, problem: &Problem, known: Option<Curvature>) -> Box<dyn Method> {
-    Box::new(Core::new(plan.clone(), flavour, problem.start().to_vec(), known))
+pub fn core(plan: &Plan, algorithm: CoreAlgorithm, problem: &Problem, known: Option<Curvature>) -> Box<dyn Method> {
+    Box::new(Core::new(plan.clone(), algorithm, problem.start().to_vec(), known))
 }
 
 /// Runs a method on all machines of a problem; `observer` is machine 0's. Returns what every machine returns.
@@ -53,12 +53,17 @@ pub fn run_all<O: Observer + Send>(
         let mut method = make();
         let first = machine.rank() == 0;
         let mut comm = Metered::new(machine, None);
+        let (objective, method) = (&mut *objective, &mut *method);
         match first {
             true => {
                 let mut observer = place.lock().unwrap();
-                run(&mut comm, &mut *objective, &mut *method, rules, Begin::default(), &mut *observer)
+                let mut part = RunPart { objective, method, held_out: None, observer: &mut *observer };
+                run(&mut comm, &mut part, rules, Begin::default())
             }
-            false => run(&mut comm, &mut *objective, &mut *method, rules, Begin::default(), &mut Silent),
+            false => {
+                let mut part = RunPart { objective, method, held_out: None, observer: &mut Silent };
+                run(&mut comm, &mut part, rules, Begin::default())
+            }
         }
     });
     (results, place.into_inner().unwrap())
@@ -74,13 +79,14 @@ pub fn solve(problem: &Problem, rules: &Rules, make: Make<'_>) -> Finish {
 
 /// Rules for so many rounds, with f at the start and at the end alone.
 pub fn rounds(rounds: u64) -> Rules {
-    Rules { rounds, digest_every: rounds, evaluate_every: rounds, ..Rules::default() }
+    Rules { rounds, digest_every: rounds, evaluate_every: Some(rounds), ..Rules::default() }
 }
 
 /// Rules for a target, looked at after every round.
 pub fn until(target: f64, most: u64, problem: &Problem) -> Rules {
-    let optimum =
-        problem.known_optimum().unwrap_or_else(|| optimum::minimise(&mut *problem.pooled(), problem.start()).1);
+    let optimum = problem
+        .known_optimum()
+        .unwrap_or_else(|| optimum::minimise(&mut *problem.pooled().unwrap(), problem.start()).1);
     Rules { rounds: most, target: Some(target), optimum: Some(optimum), digest_every: 50, ..Rules::default() }
 }
 
@@ -90,7 +96,13 @@ pub fn digits() -> DataSet {
 }
 
 pub fn rows(data: DataSet, model: Model, alpha: f64, machines: usize, split: Split) -> Problem {
-    Problem::rows(data, model, alpha, 0.0, machines, split, &randomness(0))
+    let spec = ModelSpec { model, classes: classes(&data, model), alpha, l1: 0.0 };
+    Problem::rows(data, spec, machines, split, &randomness(0))
+}
+
+/// How many classes the labels of these rows are indices of.
+pub fn classes(data: &DataSet, model: Model) -> usize {
+    if model.has_classes() { data.classes().len() } else { 0 }
 }
 
 /// A file of the folder that COREWIRE_DATA names, if it is set; rows of unit norm, labels +-1.
@@ -117,15 +129,15 @@ pub fn soak() -> bool {
 
 /// The largest eigenvalue of the dominating matrix, by power iteration.
 pub fn smoothness(problem: &Problem) -> f64 {
-    let mut pooled = problem.pooled();
+    let mut pooled = problem.pooled().unwrap();
     let mut v: Vec<f64> = (0..problem.dim()).map(|i| 1.0 + (i % 7) as f64).collect();
     let mut product = v.clone();
     let mut value = 0.0;
     for _ in 0..150 {
-        let norm = corewire_optim::vector::norm_squared(&v).sqrt();
+        let norm = corewire_algebra::vector::norm_squared(&v).sqrt();
         v.iter_mut().for_each(|v| *v /= norm);
         pooled.bound_vector(problem.start(), &v, &mut product);
-        value = corewire_optim::vector::dot(&v, &product);
+        value = corewire_algebra::vector::dot(&v, &product);
         std::mem::swap(&mut v, &mut product);
     }
     value

@@ -1,0 +1,141 @@
+//! A model's file: the coordinates, and everything that is needed to use them on other rows.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use corewire_data::{DataSet, Labels, Normalise, Preparation, ReadOptions, Scaling};
+use corewire_journal as journal;
+use corewire_optim::problem::Model;
+use corewire_optim::run::Finish;
+
+use crate::job::{self, DataSource, ProblemSpec};
+use crate::session::{self, Prepared, Session};
+
+/// Writes the model of a finished run.
+pub fn write(path: &Path, session: &Session, prepared: &Prepared, finish: &Finish) -> Result<()> {
+    let Preparation { labels, normalise, scaling, intercept } = &prepared.preparation;
+    let mut vectors = BTreeMap::from([("x".to_owned(), finish.iterate.clone())]);
+    let coding = match labels {
+        Labels::Numbers => "numbers",
+        Labels::Parity => "parity",
+        Labels::Sides { negative, positive } => {
+            vectors.insert("negative".to_owned(), negative.clone());
+            vectors.insert("positive".to_owned(), positive.clone());
+            "sides"
+        }
+        Labels::Classes(classes) => {
+            vectors.insert("classes".to_owned(), classes.clone());
+            "classes"
+        }
+    };
+    if let Some(Scaling { shifts, scales }) = scaling {
+        vectors.insert("shifts".to_owned(), shifts.clone());
+        vectors.insert("scales".to_owned(), scales.clone());
+    }
+    let about = BTreeMap::from(
+        [
+            ("job", session.job.table.to_string()),
+            ("labels", coding.to_owned()),
+            ("normalise", normalise.name().to_owned()),
+            ("intercept", intercept.to_string()),
+            ("rounds", finish.last.round.to_string()),
+            ("digest", format!("{:016x}", finish.digest)),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    );
+    Ok(journal::write_model(path, &(vectors, about))?)
+}
+
+/// A model with what is needed to use it.
+pub struct Trained {
+    /// The coordinates.
+    pub x: Vec<f64>,
+    /// What was fitted.
+    pub model: Model,
+    /// What was done to its rows.
+    pub preparation: Preparation,
+    /// How many columns its rows had.
+    pub columns: usize,
+    spec: ProblemSpec,
+}
+
+impl Trained {
+    /// Reads a model.
+    pub fn read(path: &Path) -> Result<Self> {
+        let (mut vectors, about) = journal::read_model(path)?;
+        let shown = path.display();
+        let word = |key: &str| {
+            about.get(key).ok_or_else(|| anyhow!("{shown} does not say its `{key}`; it is no model of `corewire run`"))
+        };
+        let spec = job::from_text(word("job")?, &[])?.problem;
+        let mut vector = |name: &str| vectors.remove(name).ok_or_else(|| anyhow!("{shown} has no `{name}`"));
+        let x = vector("x")?;
+        if !x.iter().all(|value| value.is_finite()) {
+            bail!("{shown}: its coordinates are not all finite");
+        }
+        let labels = match word("labels")?.as_str() {
+            "numbers" => Labels::Numbers,
+            "parity" => Labels::Parity,
+            "sides" => Labels::Sides { negative: vector("negative")?, positive: vector("positive")? },
+            "classes" => Labels::Classes(vector("classes")?),
+            other => bail!("{shown}: labels are coded as `{other}`, which this version does not know"),
+        };
+        let normalise = match word("normalise")?.as_str() {
+            "standard" => Normalise::Standard,
+            "unit" => Normalise::Unit,
+            _ => Normalise::None,
+        };
+        let scaling = match normalise {
+            Normalise::Standard => Some(Scaling { shifts: vector("shifts")?, scales: vector("scales")? }),
+            _ => None,
+        };
+        let intercept = word("intercept")? == "true";
+        let model = spec.model();
+        let classes = if let Labels::Classes(classes) = &labels { classes.len() } else { 0 };
+        let columns = columns(model, classes, x.len(), intercept).filter(|&columns| {
+            scaling.as_ref().is_none_or(|scaling| scaling.shifts.len() == columns && scaling.scales.len() == columns)
+        });
+        let columns = columns.ok_or_else(|| anyhow!("{shown}: {} coordinates do not fit its model", x.len()))?;
+        let preparation = Preparation { labels, normalise, scaling, intercept };
+        Ok(Self { x, model, preparation, columns, spec })
+    }
+
+    /// How many classes it tells apart, where it has a score a class.
+    pub fn classes(&self) -> &[f64] {
+        if let Labels::Classes(classes) = &self.preparation.labels { classes } else { &[] }
+    }
+
+    /// Whether it tells two sides apart.
+    pub fn has_sides(&self) -> bool {
+        matches!(self.preparation.labels, Labels::Parity | Labels::Sides { .. })
+    }
+
+    /// Rows as they are in a file, with features as the model wants them; the labels are the file's.
+    pub fn rows(&self, data: &str) -> Result<DataSet> {
+        let source = if data == "digits" { DataSource::Digits } else { DataSource::File(data.into()) };
+        let options = ReadOptions { dim: Some(self.columns), ..ReadOptions::default() };
+        let set = session::read_rows(&source, &options)?;
+        // The same file with the same limit is the rows of training.
+        let set = match self.spec.rows.filter(|_| source == self.spec.data) {
+            Some(rows) => set.first_rows(rows),
+            None => set,
+        };
+        if set.dim() != self.columns {
+            bail!("the model has {} columns and {data} has {}", self.columns, set.dim());
+        }
+        Ok(set)
+    }
+}
+
+fn columns(model: Model, classes: usize, coordinates: usize, intercept: bool) -> Option<usize> {
+    let columns = match model {
+        Model::Softmax => coordinates.checked_div(classes)?,
+        Model::TwoLayer { hidden } => {
+            coordinates.checked_sub(classes * (hidden + 1))?.checked_div(hidden)?.checked_sub(1)?
+        }
+        _ => coordinates,
+    };
+    let columns = columns.checked_sub(usize::from(intercept))?;
+    (columns > 0 && model.coordinates(columns + usize::from(intercept), classes) == coordinates).then_some(columns)
+}

@@ -1,0 +1,157 @@
+//! What the theory of the baselines rests on: L, mu and their kin. It is given to every method alike.
+
+use corewire_algebra::eigen;
+use corewire_comm::numbers;
+
+use crate::layout::Layout;
+use crate::method::baselines::local_smoothness;
+use crate::problem::Problem;
+
+/// What theory's parameters may use. It is given to every method alike, and not billed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constants {
+    /// L of f.
+    pub smoothness: f64,
+    /// The largest L_i.
+    pub max_smoothness: f64,
+    /// mu of f; 0 where it is not known, and then methods that need one take L/10,000.
+    pub strong_convexity: f64,
+    /// tr(A).
+    pub trace: f64,
+    /// n.
+    pub machines: usize,
+    /// d.
+    pub dim: usize,
+    /// The diagonal of A, where it is cheap: SEGA and ASEGA sample by it.
+    pub diagonal: Option<Vec<f64>>,
+    /// The largest eigenvalue of D^(-1/2) A D^(-1/2) with the diagonal D of A: 1 for a diagonal A, d at most, and d where it is not known.
+    pub coupling: f64,
+    /// Weight of an l1 term. Methods made of an estimator and descent apply its proximal step; others refuse it.
+    pub l1: f64,
+    /// The blocks of the coordinates.
+    pub layout: Layout,
+}
+
+/// Up to this dimension the diagonal of A is worth a product with A a coordinate.
+const MOST_DIAGONAL: usize = 2000;
+
+impl Constants {
+    /// Measures a problem: power iterations on f and on every machine's share, and the diagonal where there are few coordinates.
+    /// Everything is rounded to its first 40 bits or so, so that the same numbers come out on every CPU in all but rare cases; where
+    /// machines are apart, measure once and hand the numbers over.
+    pub fn measure(problem: &Problem) -> Self {
+        let start = problem.start();
+        let dim = start.len();
+        let mut pooled = problem.pooled().expect("one process holds all rows");
+        // A flat problem has no step of its own; any positive one will do.
+        let smoothness = local_smoothness(&mut *pooled, start).max(1e-12);
+        let shares = (0..problem.machines()).map(|rank| local_smoothness(&mut *problem.objective(rank), start));
+        let max_smoothness = shares.fold(smoothness, f64::max);
+        let mut unit = vec![0.0; dim];
+        let mut image = vec![0.0; dim];
+        let diagonal = (dim <= MOST_DIAGONAL).then(|| -> Vec<f64> {
+            let entry = |j: usize| {
+                unit[j] = 1.0;
+                pooled.bound_vector(start, &unit, &mut image);
+                unit[j] = 0.0;
+                image[j]
+            };
+            (0..dim).map(entry).map(rounded).collect()
+        });
+        let coupling = match &diagonal {
+            Some(diagonal) if diagonal.iter().all(|entry| *entry > 0.0) => {
+                let mut scaled = vec![0.0; dim];
+                eigen::largest(dim, |v, out| {
+                    (0..dim).for_each(|j| scaled[j] = v[j] / diagonal[j].sqrt());
+                    pooled.bound_vector(start, &scaled, out);
+                    (0..dim).for_each(|j| out[j] /= diagonal[j].sqrt());
+                })
+            }
+            _ => dim as f64,
+        };
+        let trace = pooled.bound_trace().unwrap_or_else(|| match &diagonal {
+            Some(diagonal) => diagonal.iter().sum(),
+            None => smoothness * dim as f64,
+        });
+        Self {
+            smoothness: rounded(smoothness),
+            max_smoothness: rounded(max_smoothness),
+            strong_convexity: pooled.strong_convexity(),
+            trace: rounded(trace.max(smoothness)),
+            machines: problem.machines(),
+            dim,
+            diagonal,
+            coupling: rounded(coupling.max(1.0)),
+            l1: pooled.l1(),
+            layout: pooled.layout(),
+        }
+    }
+
+    /// mu, or what stands for it.
+    pub(super) fn mu(&self) -> f64 {
+        if self.strong_convexity > 0.0 { self.strong_convexity } else { 1e-4 * self.smoothness }
+    }
+
+    /// omega/n where machines err independently, omega where they err alike.
+    pub(super) fn noise(&self, omega: f64, common: bool) -> f64 {
+        if common { omega } else { omega / self.machines.max(1) as f64 }
+    }
+
+    /// EF21's step 1/(L + Lmax sqrt(beta/theta)) for a contraction delta: sqrt(beta/theta) = sqrt(1 - delta)/(1 - sqrt(1 - delta)).
+    pub(super) fn contracted_step(&self, delta: f64) -> f64 {
+        let root = (1.0 - delta.clamp(0.0, 1.0)).sqrt();
+        1.0 / (self.smoothness + self.max_smoothness * root / (1.0 - root).max(1e-12))
+    }
+}
+
+/// The number without its last twelve bits.
+fn rounded(x: f64) -> f64 {
+    f64::from_bits((x.to_bits() + 0x800) & !0xfff)
+}
+
+impl Constants {
+    /// All zero, for methods that need none.
+    pub fn none(dim: usize, machines: usize, l1: f64) -> Self {
+        Self {
+            smoothness: 0.0,
+            max_smoothness: 0.0,
+            strong_convexity: 0.0,
+            trace: 0.0,
+            machines,
+            dim,
+            diagonal: None,
+            coupling: dim as f64,
+            l1,
+            layout: Layout::vector(dim),
+        }
+    }
+
+    /// The numbers as bytes, so that every process works with those of machine 0; the layout is known to all.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Self { smoothness, max_smoothness, strong_convexity, trace, coupling, l1, .. } = *self;
+        let mut bytes = numbers::to_bytes(&[smoothness, max_smoothness, strong_convexity, trace, coupling, l1]);
+        numbers::push(self.diagonal.as_deref().unwrap_or(&[]), &mut bytes);
+        bytes
+    }
+
+    /// Undoes [`Constants::to_bytes`].
+    pub fn from_bytes(bytes: &[u8], machines: usize, layout: Layout) -> Option<Self> {
+        let numbers: Vec<f64> = numbers::read(bytes).collect();
+        let (&[smoothness, max_smoothness, strong_convexity, trace, coupling, l1], diagonal) =
+            numbers.split_first_chunk::<6>()?;
+        let dim = layout.dim();
+        let diagonal = (diagonal.len() == dim && dim > 0).then(|| diagonal.to_vec());
+        Some(Self {
+            smoothness,
+            max_smoothness,
+            strong_convexity,
+            trace,
+            machines,
+            dim,
+            diagonal,
+            coupling,
+            l1,
+            layout,
+        })
+    }
+}

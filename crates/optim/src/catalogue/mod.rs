@@ -1,0 +1,279 @@
+//! Every method by name: what it is, where it comes from, what can be set, and the way from there to a method. `corewire methods` and the page of
+//! methods are made from it.
+//!
+//! # Layout
+//! - `baselines`: the methods of the literature, one row each.
+//! - `core_methods`: the CORE methods and those for machines without a centre, likewise.
+//! - `builder`: parameters -> channels, codecs, steps. `constants`: L, mu and their kin.
+
+mod baselines;
+mod builder;
+mod constants;
+mod core_methods;
+
+pub use builder::Built;
+pub use constants::Constants;
+
+use std::collections::BTreeMap;
+
+use builder::{Builder, Values};
+use corewire_sketch::{CommonRandomness, Family};
+
+use crate::decentral::Averaging;
+use crate::method::core::Goal;
+
+/// A parameter of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What holds without it; `auto` is worked out from what is known.
+    pub default: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+const fn parameter(name: &'static str, default: &'static str, meaning: &'static str) -> Parameter {
+    Parameter { name, default, meaning }
+}
+
+const SCALE: Parameter = parameter("scale", "1", "factor on theory's step");
+const WIRE: Parameter = parameter("wire", "f32", "how numbers travel that no codec has encoded: f32 or f64");
+const BATCH: Parameter = parameter("batch", "0", "rows of a mini-batch per machine; 0 takes all");
+
+/// A method that can be built.
+pub struct MethodInfo {
+    /// How people choose it.
+    pub id: &'static str,
+    /// Its name.
+    pub title: &'static str,
+    /// What it does.
+    pub line: &'static str,
+    /// Where it comes from.
+    pub reference: &'static str,
+    /// core, baseline, quantisation, sparsification, error-feedback, variance-reduced, local, low-rank, sketch or decentralised.
+    pub family: &'static str,
+    /// Whether it converges to the optimum, however different the machines are, with its default parameters and full gradients.
+    pub exact: bool,
+    /// Whether its theory is for convex problems alone.
+    pub convex_only: bool,
+    /// Whether it takes the proximal step of an l1 term.
+    pub proximal: bool,
+    /// What can be set after the colon.
+    pub parameters: &'static [Parameter],
+    build: fn(&Builder<'_>) -> Built,
+    /// Its form for machines without a centre, if it has one.
+    gossip: Option<fn(&Builder<'_>, &Averaging) -> Built>,
+}
+
+impl MethodInfo {
+    /// Whether it is one of CORE's, which learn what they need from the machines and take the keys of a job's section.
+    pub fn is_core(&self) -> bool {
+        self.family == "core"
+    }
+
+    /// Whether machines without a centre can run it by gossip.
+    pub fn gossips(&self) -> bool {
+        self.gossip.is_some()
+    }
+}
+
+/// All methods: CORE's first.
+pub fn methods() -> impl Iterator<Item = &'static MethodInfo> {
+    core_methods::CORE.iter().chain(baselines::BASELINES)
+}
+
+/// The method of this name, or the nearest one.
+pub fn find(id: &str) -> Result<&'static MethodInfo, String> {
+    methods().find(|method| method.id == id).ok_or_else(|| {
+        let near = nearest(id, methods().map(|method| method.id));
+        format!("there is no method `{id}`; the nearest is `{near}`")
+    })
+}
+
+/// How a CORE method's scalars travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireKind {
+    /// Dithered integers through a hub.
+    Q,
+    /// Dithered integers, summed by whoever can add.
+    QSum,
+    /// 32-bit floats.
+    F32,
+    /// 16-bit floats.
+    Bf16,
+    /// 64-bit floats, for uncompressed methods.
+    F64,
+}
+
+/// How far a CORE method steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StepKind {
+    /// The method's own default.
+    Auto,
+    /// m/(tr + (m + 1) L).
+    Safe,
+    /// The paper's.
+    Theory,
+    /// Exact along each estimate.
+    LineSearch,
+    /// Option I for non-convex problems.
+    OptionI,
+    /// Option II.
+    OptionII,
+    /// A number.
+    Fixed(f64),
+}
+
+/// The keys that CORE methods share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MethodSettings {
+    /// m; `None` chooses it.
+    pub budget: Option<usize>,
+    /// The family of directions.
+    pub family: Family,
+    /// Coordinates of a block.
+    pub block: Option<usize>,
+    /// How scalars travel.
+    pub wire: WireKind,
+    /// How far to step.
+    pub step: StepKind,
+    /// b of the accelerated method, with a fixed step.
+    pub damping: Option<f64>,
+    /// eta of the way up, with wire q.
+    pub eta_up: Option<f64>,
+    /// eta of the way down.
+    pub eta_down: Option<f64>,
+    /// Directions that core-cg remembers.
+    pub memory: Option<usize>,
+    /// Rows of a mini-batch.
+    pub batch: Option<usize>,
+    /// Weight of the last velocity in core-sgd.
+    pub momentum: Option<f64>,
+    /// Lipschitz constant of the Hessian, for the non-convex options.
+    pub hessian_lipschitz: f64,
+    /// What automatic choices minimise.
+    pub goal: Goal,
+}
+
+impl Default for MethodSettings {
+    fn default() -> Self {
+        Self {
+            budget: None,
+            family: Family::Hadamard,
+            block: None,
+            wire: WireKind::Q,
+            step: StepKind::Auto,
+            damping: None,
+            eta_up: None,
+            eta_down: None,
+            memory: None,
+            batch: None,
+            momentum: None,
+            hessian_lipschitz: 1.0,
+            goal: Goal { link: None, target: 1e-6 },
+        }
+    }
+}
+
+/// What is wanted.
+pub struct Request<'a> {
+    /// The method.
+    pub info: &'static MethodInfo,
+    /// What follows the colon.
+    pub parameters: &'a BTreeMap<String, String>,
+    /// The keys of a CORE method.
+    pub settings: &'a MethodSettings,
+    /// x0.
+    pub start: &'a [f64],
+    /// L, mu and their kin; [`Constants::none`] for a CORE method.
+    pub constants: &'a Constants,
+    /// Whether the Hessian does not depend on x.
+    pub quadratic: bool,
+    /// The common randomness.
+    pub randomness: &'a CommonRandomness,
+}
+
+/// Builds one machine's method. Every machine builds its own from the same request; with `averaging` it is the form for gossip.
+pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
+    let &Request { info, parameters, settings, start, constants, quadratic, randomness } = request;
+    let (id, dim) = (info.id, start.len());
+    let values = Values::new(info, parameters)?;
+    let has = |name: &str| info.parameters.iter().any(|parameter| parameter.name == name);
+    let scale = if has("scale") { values.number("scale", 1.0, f64::MIN_POSITIVE, f64::INFINITY)? } else { 1.0 };
+    let wire = if has("wire") && !parameters.contains_key("wire") && settings.wire == WireKind::F64 {
+        "f64"
+    } else if has("wire") {
+        values.choice("wire", &["f32", "f64"])?
+    } else {
+        "f32"
+    };
+    let double = wire == "f64";
+    let builder = Builder { values, constants, settings, quadratic, start, randomness, dim, scale, double };
+    match averaging {
+        None if constants.l1 != 0.0 && !info.proximal => {
+            let others: Vec<&str> = methods().filter(|other| other.proximal).map(|other| other.id).take(4).collect();
+            Err(format!("method `{id}` has no proximal step for `problem.l1`; take {}", others.join(", ")))
+        }
+        None => (info.build)(&builder),
+        Some(_) if constants.l1 != 0.0 => {
+            Err(format!("`{id}` by gossip has no proximal step: set `problem.l1` = 0, or `graph.gossip` = \"tree\""))
+        }
+        Some(averaging) => {
+            let unsuited = || {
+                let those: Vec<&str> = methods().filter(|other| other.gossips()).map(|other| other.id).collect();
+                format!(
+                    "`{id}` has no form for gossip, only {} have; with `graph.gossip` = \"tree\" every method runs",
+                    those.join(", ")
+                )
+            };
+            info.gossip.ok_or_else(unsuited)?(&builder, averaging)
+        }
+    }
+}
+
+/// The candidate that takes the fewest changes of single characters, a swap of neighbours counting as one.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> &'a str {
+    // Long words are cut: nobody mistypes a thousand characters.
+    let word: Vec<char> = word.chars().take(64).collect();
+    candidates.into_iter().min_by_key(|candidate| changes(&word, candidate)).unwrap_or("")
+}
+
+fn changes(a: &[char], b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<usize>>(), vec![0; b.len() + 1]];
+    for i in 0..a.len() {
+        let [before, last, row] = &mut rows;
+        row[0] = i + 1;
+        for j in 0..b.len() {
+            let replaced = last[j] + usize::from(a[i] != b[j]);
+            row[j + 1] = replaced.min(row[j] + 1).min(last[j + 1] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                row[j + 1] = row[j + 1].min(before[j - 1] + 1);
+            }
+        }
+        rows.rotate_left(1);
+    }
+    rows[1][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_every_parameter_has_a_meaning() {
+        let all: Vec<&MethodInfo> = methods().collect();
+        for (i, info) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|other| other.id != info.id), "{}", info.id);
+            assert!(info.parameters.iter().all(|parameter| !parameter.meaning.is_empty()));
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_counts_changes_and_swaps() {
+        let count = |a: &str, b| changes(&a.chars().collect::<Vec<_>>(), b);
+        assert_eq!((count("kitten", "sitting"), count("", "abc"), count("ab", "ba")), (3, 3, 1));
+        assert_eq!(find("core-adg").err().unwrap(), "there is no method `core-adg`; the nearest is `core-agd`");
+    }
+}

@@ -1,0 +1,28 @@
+//! The baselines: methods of the literature other than CORE. docs/methods.md has a section for each.
+//!
+//! # Layout
+//! - [`skip`]: Scaffnew, GradSkip.
+//! - [`local`]: FedLin, FedAvg, SCAFFOLD, distributed SVRG.
+//! - [`two_query`]: ADIANA, CANITA.
+//! - [`coordinates`]: SEGA, ASEGA, IBCD.
+//! - [`signs`]: signSGD with majority vote, 1-bit Adam.
+//! - [`mod@model`]: EF21-P, whose model comes down compressed.
+//!
+//! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
+
+pub mod coordinates;
+pub mod local;
+pub mod model;
+pub mod signs;
+pub mod skip;
+pub mod two_query;
+
+use corewire_algebra::eigen;
+
+use crate::objective::Objective;
+
+/// The smoothness of one machine's share, by a power iteration on its bound. It costs no communication, and errs by a few per cent at most,
+/// downwards.
+pub fn local_smoothness(objective: &mut dyn Objective, x: &[f64]) -> f64 {
+    eigen::largest(x.len(), |v, out| objective.bound_vector(x, v, out))
+}
