@@ -503,8 +503,8 @@ fn table_data(job: &Job, base: Option<&Path>) -> Option<PathBuf> {
 
 /// Where the rows are: a name, a path, a pattern or a list of paths.
 fn read_data(reader: &Reader<'_>, base: Option<&Path>, machines: Option<usize>) -> Result<(DataSource, usize)> {
-    let sites = reader.get("machines.data").cloned();
-    let value = match (reader.get("problem.data").cloned(), sites) {
+    let data = reader.get("problem.data").cloned();
+    let value = match (data, reader.get("machines.data").cloned()) {
         (data, None) => data,
         (None, sites) => sites,
         (Some(_), Some(_)) => bail!("`problem.data` and `machines.data` both say where the rows are; keep one"),
@@ -824,7 +824,7 @@ mod tests {
             ("[problem]\nalpha = -1", "`problem.alpha` is a number, 0 or more; found -1"),
             ("[problem]\nalpha = nan", "`problem.alpha`"),
             ("[problem]\nsplit = \"dirichlet:0\"", "`problem.split`"),
-            ("[problem]\nclasses = [1]", "`problem.classes` is two classes"),
+            ("[problem]\nclasses = [1]", "two classes, [3, 8], or two lists of them"),
             ("[problem]\nintercept = 1", "`problem.intercept` is true or false; found 1"),
             ("[problem]\nnormalise = \"units\"", "did you mean \"unit\"?"),
             ("[problem]\ndata = \"{machine}.csv\"", "say how many with `machines.count`"),

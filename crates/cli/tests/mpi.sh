@@ -38,3 +38,50 @@ if [ $((SECONDS - begun)) -gt 10 ]; then echo "failed: the others took more than
 found=$(timeout 120 mpirun --oversubscribe -n 2 "$corewire" run --engine mpi --json --resume "$folder/run" | digest)
 if [ "$found" != "$expected" ]; then echo "failed: the resumed run gives $found, an undisturbed one $expected"; exit 1; fi
 echo "ok: a run whose process was killed ends with the digest of an undisturbed one"
+
+# Rows at their sites: four shards in four folders, and every process sees its own alone. Where the system allows it the others' folders are hidden from
+# a process by a mount namespace of its own.
+"$corewire" data shard digits --machines 4 --out "$folder/flat" >/dev/null
+mkdir "$folder/empty"
+for rank in 0 1 2 3; do mkdir "$folder/site-$rank"; mv "$folder/flat/$rank.libsvm" "$folder/site-$rank/rows.libsvm"; done
+cat >"$folder/alone" <<SCRIPT
+#!/bin/bash
+for rank in 0 1 2 3; do [ "\$rank" = "\$OMPI_COMM_WORLD_RANK" ] || mount --bind "$folder/empty" "$folder/site-\$rank" || exit 9; done
+exec "$PWD/$corewire" "\$@"
+SCRIPT
+case "$corewire" in /*) sed -i "s|$PWD/||" "$folder/alone";; esac
+chmod +x "$folder/alone"
+sites=(run --json --set "problem.data=$folder/site-{machine}/rows.libsvm" --set problem.classes=parity --set machines.count=4)
+expected=$("$corewire" "${sites[@]}" | digest)
+if unshare -m true 2>/dev/null; then
+    own=(unshare -m --propagation private "$folder/alone")
+else
+    echo "skipped: no mount namespaces here, every process could read all shards"
+    own=("$corewire")
+fi
+found=$(timeout 120 mpirun --oversubscribe -n 4 "${own[@]}" "${sites[@]}" --engine mpi | digest)
+if [ -z "$expected" ] || [ "$found" != "$expected" ]; then echo "failed: sites give $found, threads $expected"; exit 1; fi
+echo "ok: four processes that see their own shard alone end with the digest of threads"
+
+cp "$folder/site-1/rows.libsvm" "$folder/site-2/rows.libsvm"
+status=0
+timeout 120 mpirun --oversubscribe -n 4 "$corewire" "${sites[@]}" --engine mpi >"$folder/log" 2>&1 || status=$?
+if [ "$status" = 0 ] || ! grep -q "machine 2: its rows are those of machine 1" "$folder/log"; then
+    echo "failed: a shard that two machines have was not refused"; cat "$folder/log"; exit 1
+fi
+echo "ok: a shard that two machines have is refused with their numbers"
+
+# A process that is stopped is named within the deadline, and the others end.
+timeout 120 mpirun --oversubscribe -n 3 "$corewire" run --engine mpi --set machines.count=6 --set method.name=core-agd \
+    --set stop.target=0 --set stop.rounds=10000000 --set limits.wait_seconds=2 >"$folder/log" 2>&1 &
+job_id=$!
+sleep 2
+stopped=$(pgrep -n -f "engine mpi .*limits.wait_seconds=2")
+kill -STOP "$stopped"
+begun=$SECONDS
+wait "$job_id" || true
+kill -KILL "$stopped" 2>/dev/null || true
+if [ $((SECONDS - begun)) -gt 15 ] || ! grep -q "did not come to exchange" "$folder/log"; then
+    echo "failed: a stopped process was not named"; cat "$folder/log"; exit 1
+fi
+echo "ok: a process that is stopped is named: $(grep -o 'process [0-9, ]* did not come' "$folder/log" | head -n 1)"

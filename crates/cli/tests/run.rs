@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use tool::*;
 
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 30] = [
     "method",
     "model",
     "data",
@@ -32,12 +32,23 @@ const FIELDS: [&str; 25] = [
     "trips",
     "frame_bytes",
     "ended",
+    "exchanges",
+    "wire_bytes",
+    "control_bytes",
+    "setup_bytes",
+    "score",
 ];
 
 #[test]
 fn without_arguments_it_trains_the_bundled_model_and_says_how_it_went() {
     let out = printed(&["run"]);
-    for words in ["on digits (logistic, d = 64), 50 machines", "reached 1e-6", "up and", "digest", "times more"] {
+    for words in [
+        "on digits (logistic, d = 64), 50 machines",
+        "reached 1e-6",
+        "on the wire per machine",
+        "digest",
+        "times as much",
+    ] {
         assert!(out.contains(words), "{words:?} is not in\n{out}");
     }
 }
@@ -106,7 +117,7 @@ fn mistakes_are_named_and_nothing_is_run() {
         ("data = \"digits\"", "`data` stands outside any section; did you mean `problem.data`?"),
         ("[mashines]\ncount = 3", "the nearest known one is `machines.count`"),
         ("[problem]\nclasses = [[0], [0]]", "class"),
-        ("[problem]\nclasses = [\"a\", \"b\"]", "`problem.classes` is two classes"),
+        ("[problem]\nclasses = [\"a\", \"b\"]", "two classes, [3, 8]"),
         ("[stop]\nrounds = -1", "`stop.rounds` is a whole number of at least 0; found -1"),
         ("[stop]\nbytes = 0.5", "`stop.bytes`"),
         ("\u{feff}\u{0}", "line"),
@@ -122,7 +133,7 @@ fn mistakes_are_named_and_nothing_is_run() {
         ("method.budget=0", "`method.budget` is a whole number of at least 1; found 0"),
         ("method.budget=65", "budget of 65"),
         ("method.name=core-add", "there is no method `core-add`"),
-        ("method.name=core-agd:k=3", "core-agd has no parameter `k`"),
+        ("method.name=core-agd:k=3", "method `core-agd` has no parameter `k`"),
         ("method.name=core-agd:k", "KEY=VALUE"),
         ("method.family=sobol", "there is no family `sobol`"),
         ("method.wire=q8", "did you mean \"q\"?"),
@@ -187,7 +198,7 @@ fn a_run_is_kept_resumed_replayed_and_verified() {
     let rounds: Vec<u64> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
     assert_eq!(rounds, (1..=90).collect::<Vec<u64>>());
     let other = complaint(&["run", "--resume", text(&run), "--set", "method.budget=3"]);
-    assert!(other.contains("only `stop.*` can be set"), "{other}");
+    assert!(other.contains("only `stop.*` and `limits.*` can be set"), "{other}");
 
     let model = folder.path().join("m.safetensors");
     let replayed = object(&["replay", text(&run), "--to", "40", "--out", text(&model)]);
@@ -268,7 +279,7 @@ fn a_job_names_its_files_from_where_it_lies_and_so_does_its_resume() {
     std::fs::create_dir(&jobs).unwrap();
     printed(&["data", "convert", "digits", text(&jobs.join("rows.csv"))]);
     printed(&["seed", text(&jobs.join("secret"))]);
-    let job = "[problem]\ndata = \"rows.csv\"\nrows = 200\n[method]\nname = \"core-agd\"\nseed_file = \"secret\"\n[machines]\ncount = 2\n[stop]\nrounds = 5\ntarget = 0\n";
+    let job = "[problem]\ndata = \"rows.csv\"\nrows = 200\nclasses = \"parity\"\n[method]\nname = \"core-agd\"\nseed_file = \"secret\"\n[machines]\ncount = 2\n[stop]\nrounds = 5\ntarget = 0\n";
     std::fs::write(jobs.join("job.toml"), job).unwrap();
     let run = folder.path().join("runs/first");
     object(&["run", text(&jobs.join("job.toml")), "--out", text(&run)]);
@@ -278,6 +289,7 @@ fn a_job_names_its_files_from_where_it_lies_and_so_does_its_resume() {
     let second = folder.path().join("runs/second");
     let keys = settings(&[
         "problem.data=rows.csv",
+        "problem.classes=parity",
         "problem.rows=200",
         "method.name=core-agd",
         "stop.rounds=5",
@@ -335,10 +347,7 @@ fn bytes_seconds_and_gradients_end_a_run_too() {
     let ended = |key: &str| {
         let keys = settings(&["method.name=core-agd", "machines.count=2", "stop.target=0", key]);
         let report = object(&[&["run"], &keys[..]].concat());
-        (
-            report["ended"].as_str().unwrap().to_owned(),
-            report["up_bytes"].as_f64().unwrap() + report["down_bytes"].as_f64().unwrap(),
-        )
+        (report["ended"].as_str().unwrap().to_owned(), report["wire_bytes"].as_f64().unwrap())
     };
     let (why, bytes) = ended("stop.bytes=2000");
     assert!(why == "bytes" && (2000.0..2200.0).contains(&bytes), "{why} {bytes}");

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use corewire_comm::{Collective, CommError, Group, Neighbours, Numbers, conformance, handshake};
+use corewire_comm::{Collective, CommError, Group, Neighbours, Reduction, conformance, handshake};
 use corewire_comm_mpi::Mpi;
 
 fn main() {
@@ -65,7 +65,7 @@ fn laws(mpi: &mut Mpi, machines: usize, largest_bytes: usize) -> Result<(), Stri
 
     let law = "a group that comes to its end leaves room for the next";
     for _ in 0..20 {
-        all_well(group(law)?.run(|machine| machine.all_gather(b"x").map_err(say)))?;
+        all_well(group(law)?.run(|machine| machine.exchange(b"x", Reduction::Gather).map_err(say)))?;
         all_well(group(law)?.run(|machine| machine.swap(&[], b"x").map_err(say)))?;
         all_well(group(law)?.run(|_| Ok(())))?;
     }
@@ -88,11 +88,11 @@ fn laws(mpi: &mut Mpi, machines: usize, largest_bytes: usize) -> Result<(), Stri
     let law = "who leaves is named by all others, in every process";
     for leaver in [0, machines / 2, machines - 1] {
         let results = group(law)?.run(|machine| {
-            machine.all_gather(b"here").map_err(say)?;
+            machine.exchange(b"here", Reduction::Gather).map_err(say)?;
             if machine.rank() == leaver {
                 return Ok(());
             }
-            match machine.all_gather(b"still here") {
+            match machine.exchange(b"still here", Reduction::Gather) {
                 Err(CommError::Left { rank, exchange: 1 }) if rank == leaver => Ok(()),
                 other => Err(format!("{law}: {other:?}")),
             }
@@ -115,8 +115,11 @@ fn laws(mpi: &mut Mpi, machines: usize, largest_bytes: usize) -> Result<(), Stri
     if mpi.processes() > 1 {
         let process = mpi.process();
         let results = Group::new(mpi.transport(machines).map_err(say)?).run(|machine| {
-            let outcome =
-                if process == 0 { machine.all_gather(b"x").map(drop) } else { machine.swap(&[], b"x").map(drop) };
+            let outcome = if process == 0 {
+                machine.exchange(b"x", Reduction::Gather).map(drop)
+            } else {
+                machine.swap(&[], b"x").map(drop)
+            };
             match outcome {
                 Err(CommError::Engine { process: 1, .. }) => Ok(()),
                 other => Err(format!("{law}: {other:?}")),
@@ -145,7 +148,7 @@ fn forever(mpi: &mut Mpi, machines: usize, happens: fn(usize, usize) -> Result<(
     let group = Group::new(mpi.transport(machines).map_err(say)?);
     let results = group.run(|machine| {
         for turn in 0u64.. {
-            machine.all_reduce_sum(Numbers::I64(&mut [1])).map_err(say)?;
+            machine.exchange(&1i64.to_le_bytes(), Reduction::SumI64).map_err(say)?;
             if turn == 1000 {
                 happens(process, machine.rank())?;
             }
@@ -160,7 +163,7 @@ fn forever(mpi: &mut Mpi, machines: usize, happens: fn(usize, usize) -> Result<(
 fn truncate(mpi: &mut Mpi, machines: usize) -> Result<(), String> {
     let largest_bytes = if mpi.process() == 0 { 300 } else { i32::MAX as usize };
     let transport = mpi.transport(machines).map_err(say)?.with_largest_bytes(largest_bytes);
-    all_well(Group::new(transport).run(|machine| machine.all_gather(&[1; 4000]).map_err(say)))
+    all_well(Group::new(transport).run(|machine| machine.exchange(&[1; 4000], Reduction::Gather).map_err(say)))
 }
 
 /// Every process is handed its own seed: nothing may run, and one of them says so.
@@ -177,9 +180,24 @@ fn disagree(mut mpi: Mpi) -> ! {
 }
 
 /// The median time of an exchange, and of a swap on a ring, at process 0.
+/// The median time of MPI's own sum of as many bytes of integers, called by all processes.
+fn bare_all_reduce(bytes: usize, turns: usize) -> Duration {
+    use mpi::collective::{CommunicatorCollectives, SystemOperation};
+    let world = mpi::topology::SimpleCommunicator::world();
+    let (mine, mut sums) = (vec![1i32; bytes / 4], vec![0i32; bytes / 4]);
+    let mut times = Vec::with_capacity(turns);
+    for _ in 0..turns {
+        let start = Instant::now();
+        world.all_reduce_into(&mine[..], &mut sums[..], SystemOperation::sum());
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    times[turns / 2]
+}
+
 fn latency(mpi: &mut Mpi, machines: usize) -> Result<(), String> {
     const TURNS: usize = 5000;
-    for bytes in [64, 4096, 1 << 18] {
+    for bytes in [64, 4 * 74, 4096, 1 << 18] {
         let turns = if bytes > 1 << 16 { TURNS / 10 } else { TURNS };
         let results = Group::new(mpi.transport(machines).map_err(say)?).run(|machine| {
             let (rank, size) = (machine.rank(), machine.size());
@@ -198,16 +216,19 @@ fn latency(mpi: &mut Mpi, machines: usize) -> Result<(), String> {
                 times.sort_unstable();
                 Ok::<_, String>((times[turns / 2], times[turns * 9 / 10]))
             };
-            let exchange = median(&mut || machine.exchange(&message, &mut |all| Ok(all[0].to_vec())).map(drop))?;
+            let mut first = |all: &[&[u8]]| Ok(all[0].to_vec());
+            let exchange = median(&mut || machine.exchange(&message, Reduction::Hub(&mut first)).map(drop))?;
+            let sum = median(&mut || machine.exchange(&message, Reduction::SumI32).map(drop))?;
             let swap = median(&mut || machine.swap(&ring, &message).map(drop))?;
-            Ok::<_, String>((exchange, swap))
+            Ok::<_, String>((exchange, swap, sum))
         });
         let results: Result<Vec<_>, String> = results.into_iter().collect();
-        let ((exchange, exchange_tail), (swap, swap_tail)) = results?[0];
+        let ((exchange, exchange_tail), (swap, swap_tail), (sum, sum_tail)) = results?[0];
+        let bare = bare_all_reduce(bytes, turns);
         if mpi.process() == 0 {
             println!(
                 "{} processes, {machines} machines, {bytes} bytes each way: exchange {exchange:?} (9 of 10 within {exchange_tail:?}), \
-                 swap on a ring {swap:?} ({swap_tail:?})",
+                 sum of integers {sum:?} ({sum_tail:?}), MPI's own {bare:?}, swap on a ring {swap:?} ({swap_tail:?})",
                 mpi.processes()
             );
         }

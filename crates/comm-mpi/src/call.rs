@@ -2,15 +2,22 @@
 #![allow(unsafe_code)]
 
 use std::os::raw::{c_char, c_int, c_void};
+use std::time::{Duration, Instant};
 
 use corewire_comm::CommError;
 use mpi::ffi;
+
+/// The tag of the words that open every call.
+const WORDS: c_int = 1;
 
 /// A communicator whose failed calls return instead of ending the process.
 pub(crate) struct Communicator {
     raw: ffi::MPI_Comm,
     process: usize,
     processes: usize,
+    deadline: Option<Duration>,
+    /// Words that were exchanged, for the error of a process that waits in vain.
+    turns: u64,
 }
 
 // SAFETY: the handle is a number or a pointer into the MPI library, which may be used from any thread as long as calls do not overlap
@@ -29,7 +36,7 @@ impl Communicator {
             check(0, "MPI_Comm_rank", ffi::MPI_Comm_rank(raw, &mut process))?;
             check(0, "MPI_Comm_size", ffi::MPI_Comm_size(raw, &mut processes))?;
         }
-        Ok(Self { raw, process: process as usize, processes: processes as usize })
+        Ok(Self { raw, process: process as usize, processes: processes as usize, deadline: None, turns: 0 })
     }
 
     pub(crate) fn process(&self) -> usize {
@@ -55,23 +62,135 @@ impl Communicator {
         check(self.process, "MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut self.raw) })
     }
 
-    /// Everybody's words, on every process, in their order.
+    /// How long this process waits for the others' words.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Duration>) {
+        self.deadline = deadline;
+    }
+
+    /// Everybody's words, on every process, in their order: through process 0, which so knows who has not come. Every other call follows one of
+    /// these, so this is where a process waits for another that is slow, stopped or gone.
     pub(crate) fn all_gather<const W: usize>(&mut self, words: [u64; W]) -> Result<Vec<[u64; W]>, CommError> {
         let mut all = vec![[0u64; W]; self.processes];
-        // SAFETY: W words are read and W words for every process are written, which is what the buffers hold.
+        all[self.process] = words;
+        let count = self.processes * W;
+        if self.process == 0 {
+            let mut arriving = Vec::with_capacity(self.processes);
+            for (process, theirs) in all.iter_mut().enumerate().skip(1) {
+                arriving.push((process, self.receive(theirs, process)?));
+            }
+            self.wait(&mut arriving)?;
+            let mut leaving = Vec::with_capacity(self.processes);
+            for process in 1..self.processes {
+                leaving.push((process, self.send(&all.as_flattened()[..count], process)?));
+            }
+            self.wait(&mut leaving)?;
+        } else {
+            let mut pending = vec![(0, self.send(&words, 0)?)];
+            pending.push((0, self.receive(&mut all.as_flattened_mut()[..count], 0)?));
+            self.wait(&mut pending)?;
+        }
+        self.turns += 1;
+        Ok(all)
+    }
+
+    /// Begins to send words; they must stay where they are until the request is completed.
+    fn send(&mut self, words: &[u64], to: usize) -> Result<ffi::MPI_Request, CommError> {
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        let (count, to) = (words.len() as c_int, to as c_int);
+        // SAFETY: `count` words are read from a slice that outlives the request, which `all_gather` completes, or the process ends.
         let code = unsafe {
-            ffi::MPI_Allgather(
-                words.as_ptr().cast::<c_void>(),
-                W as c_int,
-                ffi::RSMPI_UINT64_T,
-                all.as_mut_ptr().cast::<c_void>(),
-                W as c_int,
-                ffi::RSMPI_UINT64_T,
+            ffi::MPI_Isend(words.as_ptr().cast(), count, ffi::RSMPI_UINT64_T, to, WORDS, self.raw, &mut request)
+        };
+        check(self.process, "MPI_Isend", code)?;
+        Ok(request)
+    }
+
+    /// Begins to receive words; nobody may touch them until the request is completed.
+    fn receive(&mut self, words: &mut [u64], from: usize) -> Result<ffi::MPI_Request, CommError> {
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        let (count, from) = (words.len() as c_int, from as c_int);
+        // SAFETY: at most `count` words are written to a slice that outlives the request, which `all_gather` completes, or the process ends.
+        let code = unsafe {
+            ffi::MPI_Irecv(words.as_mut_ptr().cast(), count, ffi::RSMPI_UINT64_T, from, WORDS, self.raw, &mut request)
+        };
+        check(self.process, "MPI_Irecv", code)?;
+        Ok(request)
+    }
+
+    /// Waits for requests, each with the process at its other end, within the deadline: eagerly at first, then with pauses.
+    fn wait(&mut self, pending: &mut Vec<(usize, ffi::MPI_Request)>) -> Result<(), CommError> {
+        let begun = Instant::now();
+        loop {
+            let mut left = Vec::with_capacity(pending.len());
+            for (process, mut request) in pending.drain(..) {
+                let mut done: c_int = 0;
+                // SAFETY: the request is one of ours, and the flag an integer that outlives the call; no status is asked for.
+                let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+                check(self.process, "MPI_Test", code)?;
+                if done == 0 {
+                    left.push((process, request));
+                }
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+            *pending = left;
+            let waited = begun.elapsed();
+            // Process 0 sees who is missing, so it may speak first.
+            let patience = self.deadline.map(|deadline| deadline * if self.process == 0 { 1 } else { 2 });
+            if patience.is_some_and(|patience| waited > patience) {
+                let mut late: Vec<String> = pending.iter().map(|(process, _)| process.to_string()).collect();
+                late.dedup();
+                let (seconds, turn) = (waited.as_secs(), self.turns);
+                let what = format!(
+                    "process {} did not come to exchange {turn} within {seconds} s; raise `limits.wait_seconds` if it needs longer",
+                    late.join(", ")
+                );
+                // A request can neither be completed nor taken back, and its buffer must not be touched again: this process ends here.
+                crate::job::abort(self.process, 1, &what);
+            }
+            match waited {
+                waited if waited < Duration::from_millis(2) => std::thread::yield_now(),
+                waited if waited < Duration::from_millis(50) => std::thread::sleep(Duration::from_micros(50)),
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    /// Replaces the integers by their sums over all processes.
+    pub(crate) fn sum_i32(&mut self, integers: &mut [i32]) -> Result<(), CommError> {
+        // SAFETY: a constant of the library, for the type of the slice.
+        let datatype = unsafe { ffi::RSMPI_INT32_T };
+        self.sum(integers, datatype)
+    }
+
+    /// Replaces the integers by their sums over all processes.
+    pub(crate) fn sum_i64(&mut self, integers: &mut [i64]) -> Result<(), CommError> {
+        // SAFETY: a constant of the library, for the type of the slice.
+        let datatype = unsafe { ffi::RSMPI_INT64_T };
+        self.sum(integers, datatype)
+    }
+
+    fn sum<T: Copy>(&mut self, integers: &mut [T], datatype: ffi::MPI_Datatype) -> Result<(), CommError> {
+        if integers.is_empty() {
+            return Ok(());
+        }
+        let count = c_int::try_from(integers.len()).expect("the caller cuts long messages");
+        let mine = integers.to_vec();
+        // SAFETY: `count` integers of the slices' type, which the callers name, are read from one and written to the other.
+        let code = unsafe {
+            ffi::MPI_Allreduce(
+                mine.as_ptr().cast(),
+                integers.as_mut_ptr().cast(),
+                count,
+                datatype,
+                ffi::RSMPI_SUM,
                 self.raw,
             )
         };
-        check(self.process, "MPI_Allgather", code)?;
-        Ok(all)
+        check(self.process, "MPI_Allreduce", code)
     }
 
     /// One word to every process; returns the words of all for this one.

@@ -4,7 +4,6 @@
 //!
 //! # Layout
 //! - [`share`]: which process holds how many machines.
-//! - [`code`]: errors as bytes, so that every process ends with the same one.
 //! - `call`: the calls of MPI that are needed, each with its return code checked.
 //! - `job`: this process's part in the job, from its start to its end, be it clean or not.
 //! - `processes`: the transport.
@@ -13,13 +12,13 @@
 //!
 #![cfg_attr(feature = "system", doc = "```no_run")]
 #![cfg_attr(not(feature = "system"), doc = "```text")]
-//! use corewire_comm::{Collective, Group, Numbers};
+//! use corewire_comm::{Collective, Group, Reduction};
 //! use corewire_comm_mpi::Mpi;
 //!
 //! let mut mpi = Mpi::initialise().unwrap();
 //! let mut run = || {
 //!     // Seven machines, over as many processes as the job has.
-//!     Group::new(mpi.transport(7)?).run(|machine| machine.all_reduce_sum(Numbers::F64(&mut [1.0]))).into_iter().collect()
+//!     Group::new(mpi.transport(7)?).run(|machine| machine.exchange(&[1; 4], Reduction::SumI32).map(drop)).into_iter().collect()
 //! };
 //! let outcome: Result<Vec<()>, corewire_comm::CommError> = run();
 //! match outcome {
@@ -28,7 +27,6 @@
 //! }
 //! ```
 
-pub mod code;
 pub mod share;
 
 #[cfg(feature = "system")]

@@ -2,11 +2,11 @@
 //! came for: so a process that has left is noticed by those that still wait, and calls out of step are refused instead of hanging.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use corewire_comm::{Combine, CommError, Transport};
+use corewire_comm::{Combine, CommError, Integers, Transport};
 
 use crate::call::Communicator;
-use crate::code;
 use crate::job::{self, Job};
 
 /// The way between the processes of a job, for one group.
@@ -32,6 +32,7 @@ enum State {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Purpose {
     Exchange,
+    Sum,
     Deliver,
     Leave,
 }
@@ -51,6 +52,12 @@ impl Processes {
     pub fn with_largest_bytes(mut self, bytes: usize) -> Self {
         assert!((self.machines.len()..=i32::MAX as usize).contains(&bytes), "{bytes} bytes a call cannot be");
         self.largest_bytes = bytes;
+        self
+    }
+
+    /// How long a process may keep the others waiting; `None` for ever.
+    pub fn with_deadline(mut self, deadline: Option<Duration>) -> Self {
+        self.communicator.set_deadline(deadline);
         self
     }
 
@@ -103,7 +110,7 @@ impl Processes {
     fn announce(&mut self, outcome: Result<Vec<u8>, CommError>) -> Result<Arc<[u8]>, CommError> {
         let (status, mut bytes) = match outcome {
             Ok(bytes) => (REPLY, bytes),
-            Err(error) => (FAILURE, code::encode(&error)),
+            Err(error) => (FAILURE, error.to_bytes()),
         };
         let mut head = [0; 9];
         head[0] = status;
@@ -120,7 +127,7 @@ impl Processes {
     }
 
     fn read_error(&self, bytes: &[u8]) -> CommError {
-        code::decode(bytes).unwrap_or_else(|| CommError::Engine {
+        CommError::from_bytes(bytes).unwrap_or_else(|| CommError::Engine {
             process: self.process(),
             what: "another process failed, and its reason cannot be read".to_owned(),
         })
@@ -139,6 +146,24 @@ impl Processes {
             _ => Ok(Vec::new()),
         };
         self.announce(outcome)
+    }
+
+    fn try_sum(&mut self, integers: Integers<'_>) -> Result<(), CommError> {
+        let bytes = match &integers {
+            Integers::I32(numbers) => 4 * numbers.len(),
+            Integers::I64(numbers) => 8 * numbers.len(),
+        };
+        let lengths = self.convene(Purpose::Sum, bytes, &[])?;
+        if let Some(process) = lengths.iter().position(|length| *length != lengths[0]) {
+            self.state = State::Over;
+            let what = format!("it sums {} bytes of integers, process 0 {}", lengths[process], lengths[0]);
+            return Err(self.job.in_common(CommError::Engine { process, what }));
+        }
+        let most = self.largest_bytes / 8;
+        match integers {
+            Integers::I32(numbers) => numbers.chunks_mut(most).try_for_each(|piece| self.communicator.sum_i32(piece)),
+            Integers::I64(numbers) => numbers.chunks_mut(most).try_for_each(|piece| self.communicator.sum_i64(piece)),
+        }
     }
 
     fn try_deliver(&mut self, bundles: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, CommError> {
@@ -183,6 +208,15 @@ impl Transport for Processes {
         self.note(result)
     }
 
+    fn sums_integers(&self) -> bool {
+        true
+    }
+
+    fn sum(&mut self, integers: Integers<'_>) -> Result<(), CommError> {
+        let result = self.try_sum(integers);
+        self.note(result)
+    }
+
     fn deliver(&mut self, bundles: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, CommError> {
         let result = self.try_deliver(bundles);
         self.note(result)
@@ -190,7 +224,7 @@ impl Transport for Processes {
 
     fn leave(&mut self, why: &CommError) {
         if let State::Open = self.state {
-            let reason = code::encode(why);
+            let reason = why.to_bytes();
             let result = self.convene(Purpose::Leave, reason.len(), &reason).map(drop);
             // Whatever the others said, this process has left.
             let _ = self.note(result);

@@ -9,6 +9,8 @@ const LISTED: usize = 20;
 /// Compares every machine's fields (name, value) with those of machine 0. Where one differs, is missing or too many, every machine gets the same
 /// [`CommError::Refused`], which lists machine, field, its value and machine 0's.
 ///
+/// Eight bytes travel where all is well: the sum of all machines' digests is as many times everybody's own. The fields follow only where it is not.
+///
 /// Values travel and are shown in clear: of a secret, hand in a commitment.
 ///
 /// # Panics
@@ -18,6 +20,11 @@ pub fn agree(comm: &mut dyn Collective, fields: &[(&str, String)]) -> Result<(),
         assert!(fields[..i].iter().all(|(other, _)| other != name), "the field `{name}` is given twice");
     }
     let message: Vec<u8> = fields.iter().flat_map(|(name, value)| [*name, value]).flat_map(encode).collect();
+    let own = digest(&message);
+    let reply = comm.exchange(&own.to_le_bytes(), Reduction::SumI64)?;
+    if reply.numbers::<i64>().eq([own.wrapping_mul(comm.size() as i64)]) {
+        return Ok(());
+    }
     let mut compare_all = |messages: &[&[u8]]| {
         let mut differences = Vec::new();
         let (mut first, mut count) = (None, 0);
@@ -44,6 +51,12 @@ pub fn agree(comm: &mut dyn Collective, fields: &[(&str, String)]) -> Result<(),
         Err(CommError::Refused { rank, what })
     };
     comm.exchange(&message, Reduction::Hub(&mut compare_all)).map(drop)
+}
+
+/// FNV-1a in 64 bits: mistakes are to be found here, not attacks.
+fn digest(bytes: &[u8]) -> i64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix) as i64
 }
 
 fn encode(text: &str) -> Vec<u8> {

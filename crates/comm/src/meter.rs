@@ -228,8 +228,10 @@ impl<C: Collective> Neighbours for Metered<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
-    use crate::group;
+    use crate::group::{self, Group, Solo, Transport};
 
     const LINK: Link = Link { mbit_s: 8.0, rtt_ms: 10.0, overhead_bytes: 100.0 };
 
@@ -280,5 +282,43 @@ mod tests {
             // A byte takes a microsecond at 8 Mbit/s; all wait for the longest message: 7 + 4, 31 + 10, 9 + 9 with envelopes.
             assert!((traffic.link_seconds - (0.030 + 600e-6 + 70e-6)).abs() < 1e-12, "{}", traffic.link_seconds);
         }
+    }
+
+    /// A transport that counts what passes through it.
+    struct Counting(Solo, Arc<AtomicU64>);
+
+    impl Transport for Counting {
+        fn process(&self) -> usize {
+            0
+        }
+        fn machines(&self) -> &[usize] {
+            self.0.machines()
+        }
+        fn exchange(&mut self, mine: Vec<Vec<u8>>, combine: &mut Combine<'_>) -> Result<Arc<[u8]>, CommError> {
+            let up: usize = mine.iter().map(Vec::len).sum();
+            let count = mine.len();
+            let reply = self.0.exchange(mine, combine)?;
+            self.1.fetch_add((up + count * reply.len()) as u64, Ordering::Relaxed);
+            Ok(reply)
+        }
+    }
+
+    #[test]
+    fn what_is_billed_is_what_the_transport_saw() {
+        let seen = Arc::new(AtomicU64::new(0));
+        let results = Group::new(Counting(Solo::new(5), Arc::clone(&seen))).run(|machine| {
+            let rank = machine.rank();
+            let mut metered = Metered::new(machine, None);
+            for turn in 0..40usize {
+                metered.set_phase([Phase::Setup, Phase::Rounds, Phase::Control][turn % 3]);
+                let mut control = vec![(turn * rank) as i32; turn % 3];
+                let integers: Vec<i32> = (0..turn).map(|i| (i * rank) as i32 - 4).collect();
+                metered.reduce(&crate::numbers::to_bytes(&integers), &mut control, Reduction::SumI32)?;
+                metered.exchange(&vec![1; turn * (rank + 1)], Reduction::Gather)?;
+            }
+            Ok::<_, CommError>(metered.traffic())
+        });
+        let billed: u64 = results.into_iter().map(|traffic| traffic.unwrap().wire_bytes()).sum();
+        assert_eq!(billed, seen.load(Ordering::Relaxed));
     }
 }

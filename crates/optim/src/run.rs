@@ -360,7 +360,9 @@ pub fn run<C: Collective>(
         part.method.prepare(&mut Context { objective: part.objective, comm: &mut ridden, message: &mut scratch })?;
         part.observer.prepared(&ridden.replies, part.method.settings())?;
     } else {
-        ridden.inner.set_traffic(begin.traffic);
+        // The machines shook hands again, which is set-up too.
+        let again = ridden.inner.traffic();
+        ridden.inner.set_traffic(begin.traffic.plus(&again));
     }
     ridden.inner.set_phase(Phase::Rounds);
     let mut watch = Watch {

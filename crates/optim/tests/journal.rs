@@ -268,8 +268,7 @@ fn a_restored_snapshot_goes_on_to_the_same_bits() {
                 replay::prepare(&mut *method, &contents, facts)?;
                 let own = snapshot.machines[rank].clone();
                 state::restore(&mut *method, own.saved).map_err(RunError::Unsuited)?;
-                let begin =
-                    Begin { round: 11, traffic: own.traffic, initial: snapshot.initial, ..Begin::default() };
+                let begin = Begin { round: 11, traffic: own.traffic, initial: snapshot.initial, ..Begin::default() };
                 let mut objective = problem.objective(rank);
                 run(
                     &mut Metered::new(machine, None),

@@ -234,7 +234,7 @@ mod tests {
             ("sgd", "baseline", false, 1e6),
         ]);
         assert_eq!(
-            answer(&report),
+            conclusion(&report),
             "core-cg reached 1e-6 with 12.3 kB per machine in all, 5.1 times fewer bytes than cg, the next best; 2 of 4 methods never reached it."
         );
     }
@@ -247,7 +247,7 @@ mod tests {
             ("cg", "baseline", true, 5e4),
         ]);
         assert_eq!(
-            answer(&report),
+            conclusion(&report),
             "core-cg reached 1e-6 with 10 kB per machine in all, 2 times fewer bytes than core-agd, the next best, and 5 times fewer \
              bytes than cg, the best that is not CORE."
         );
@@ -257,7 +257,7 @@ mod tests {
             ("cg", "baseline", false, 5e4),
         ]);
         assert_eq!(
-            answer(&report),
+            conclusion(&report),
             "core-cg reached 1e-6 with 10 kB per machine in all, as many bytes as core-agd, the next best; only CORE methods reached it; \
              1 of 3 methods never reached it."
         );
@@ -267,7 +267,7 @@ mod tests {
     fn a_loss_of_core_is_said() {
         let report = with_runs(&[("core-gd", "core", true, 25_000.0), ("cg", "baseline", true, 10_000.0)]);
         assert_eq!(
-            answer(&report),
+            conclusion(&report),
             "cg reached 1e-6 with the fewest bytes, 10 kB per machine in all; the best CORE method, core-gd, took 2.5 times as many (25 kB)."
         );
         let report = with_runs(&[
@@ -276,7 +276,7 @@ mod tests {
             ("cgd", "baseline", true, 20_000.0),
         ]);
         assert_eq!(
-            answer(&report),
+            conclusion(&report),
             "cg reached 1e-6 with the fewest bytes, 10 kB per machine in all; no CORE method reached it; 1 of 3 methods never reached it."
         );
     }
@@ -284,15 +284,15 @@ mod tests {
     #[test]
     fn one_run_is_told_alone() {
         let report = with_runs(&[("core-cg", "core", true, 12_300.0)]);
-        assert_eq!(answer(&report), "core-cg reached 1e-6 in 412 rounds with 12.3 kB per machine in all.");
+        assert_eq!(conclusion(&report), "core-cg reached 1e-6 in 412 rounds with 12.3 kB per machine in all.");
         let report = with_runs(&[("core-cg", "core", false, 12_300.0)]);
         assert_eq!(
-            answer(&report),
-            "core-cg did not reach 1e-6: it came to 2e-4 after 412 rounds and 12.3 kB a machine."
+            conclusion(&report),
+            "core-cg did not reach 1e-6: it came to 2e-4 after 412 rounds and 12.3 kB per machine."
         );
         let report = with_runs(&[("core-cg", "core", true, 12_300.0), ("cg", "baseline", false, 1e9)]);
         assert_eq!(
-            answer(&report),
+            conclusion(&report),
             "core-cg was the only one of 2 methods to reach 1e-6, with 12.3 kB per machine in all."
         );
     }
@@ -302,13 +302,16 @@ mod tests {
         let mut report = with_runs(&[("core-cg", "core", false, 12_300.0), ("cg", "baseline", false, 1e4)]);
         report.runs[1].best = 1e-5;
         assert_eq!(
-            answer(&report),
-            "None of the 2 methods reached 1e-6; cg came closest, 1e-5 after 412 rounds and 10 kB a machine."
+            conclusion(&report),
+            "None of the 2 methods reached 1e-6; cg came closest, 1e-5 after 412 rounds and 10 kB per machine."
         );
         report.runs.iter_mut().for_each(|run| run.best = f64::NAN);
-        assert_eq!(answer(&report), "None of the 2 methods reached 1e-6.");
+        assert_eq!(conclusion(&report), "None of the 2 methods reached 1e-6.");
         report.target = 0.0;
-        assert_eq!(answer(&report), "No target was set, and how far the methods are from the optimum is not known.");
+        assert_eq!(
+            conclusion(&report),
+            "No target was set, and how far the methods are from the optimum is not known."
+        );
     }
 
     #[test]
@@ -316,13 +319,13 @@ mod tests {
         let mut report =
             with_runs(&[("a", "core", true, 1e3), ("b", "baseline", true, 2e3), ("c", "local", false, 1.0)]);
         report.runs[2].error = Some("diverged".into());
-        assert!(answer(&report).ends_with("the next best; 1 stopped with an error."), "{}", answer(&report));
+        assert!(conclusion(&report).ends_with("the next best; 1 stopped with an error."), "{}", conclusion(&report));
         report.runs.iter_mut().for_each(|run| run.error = Some("no".into()));
-        assert_eq!(answer(&report), "All 3 methods stopped with an error.");
+        assert_eq!(conclusion(&report), "All 3 methods stopped with an error.");
         report.runs.truncate(1);
-        assert_eq!(answer(&report), "a stopped with an error.");
+        assert_eq!(conclusion(&report), "a stopped with an error.");
         report.runs.clear();
-        assert_eq!(answer(&report), "No method was run.");
+        assert_eq!(conclusion(&report), "No method was run.");
     }
 
     #[test]

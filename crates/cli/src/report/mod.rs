@@ -538,7 +538,7 @@ mod tests {
     fn runs_that_fell_short_say_so() {
         let html = render(&sample());
         assert!(html.contains("never reached (best "));
-        assert!(html.contains(&prose(&answer(&sample()))));
+        assert!(html.contains(&prose(&conclusion(&sample()))));
         assert!(!render(&no_target()).contains("never reached"));
     }
 

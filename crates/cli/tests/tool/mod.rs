@@ -20,7 +20,8 @@ pub fn corewire(arguments: &[&str]) -> Command {
 pub fn printed(arguments: &[&str]) -> String {
     let output = corewire(arguments).output().unwrap();
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success(), "corewire {arguments:?} failed: {err}");
+    // 2 says that the target was missed, which is an answer and no failure.
+    assert!(matches!(output.status.code(), Some(0 | 2)), "corewire {arguments:?} failed: {err}");
     out
 }
 

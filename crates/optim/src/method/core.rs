@@ -250,8 +250,8 @@ impl Core {
         self.settings.trace = Some(trace);
         self.settings.smoothness = Some(smoothness);
         let curvature = Curvature { dim, trace, smoothness, strong_convexity };
-        // A budget above d is of no use but to the transform's padded size.
-        let budget = (budget as usize).clamp(1, dim.next_power_of_two());
+        // A reply of a damaged journal must not become an allocation.
+        let budget = self.plan.budget.unwrap_or((budget as usize).clamp(1, dim.next_power_of_two()));
         Ok(Tuned { curvature, budget, step, damping })
     }
 
