@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the lines `words` and `direction` (dense families) of known-answers.txt from its header alone, without a line of the Rust code.
+"""Checks the lines `words` and `direction` of known-answers.txt, and `project` of large Hadamard sketches, without a line of the Rust code.
 
 Needs the package `blake3`; `python3 check_known_answers.py` says how many lines hold.
 """
@@ -135,6 +135,57 @@ def gaussian(polynomials, seed, strict, round_, row, c):
     return four[c % 64 // 16]
 
 
+def hadamard_order(dim):
+    """The order of the matrix, and of Paley's factor in it."""
+    power = 1 << (dim - 1).bit_length()
+    if dim > 65536:
+        for base, size in ((20, power // 8 * 5), (12, power // 8 * 6)):
+            if dim <= size:
+                return size, base
+    return power, 1
+
+
+def hadamard_rows(seed, round_, of, count):
+    """Floyd's choice of rows. The draws are the high words of products; one in 2^40 or fewer is rejected, and then the draw is made anew."""
+    key = blake3.blake3(b"corewire purpose " + struct.pack("<I", 1), key=seed).digest()
+    words = (w for k in range(2**32) for w in chacha12(key, k, struct.pack("<QI", round_, 0)))
+    left_out = count > of // 2
+    draws = of - count if left_out else count
+    chosen = set()
+    for last in range(of - draws, of):
+        bound = last + 1
+        while True:
+            product = (next(words) | next(words) << 32) * bound
+            if product % 2**64 >= 2**64 % bound:
+                break
+        row = product >> 64
+        chosen.add(last if row in chosen else row)
+    return sorted(set(range(of)) - chosen if left_out else chosen)
+
+
+class Hadamard:
+    """The directions of one round."""
+
+    def __init__(self, seed, keys):
+        self.round, self.seed, self.blocks = int(keys["round"]), seed, {}
+        self.order, self.base = hadamard_order(int(keys["dim"]))
+        self.rows = hadamard_rows(seed, self.round, self.order, int(keys["budget"]))
+        self.squares = {x * x % (self.base - 1) for x in range(1, self.base - 1)} if self.base > 1 else set()
+
+    def sign(self, c):
+        number = c // 512
+        if number not in self.blocks:
+            self.blocks[number] = block(self.seed, 0, self.round, 0, number)
+        return -1 if self.blocks[number][c % 16] >> (31 - c % 512 // 16) & 1 else 1
+
+    def entry(self, row, c):
+        rest = self.order // self.base
+        (i, low), (k, high) = divmod(self.rows[row], rest), divmod(c, rest)
+        negative = i != k and i != 0 and (k == 0 or (i - k) % (self.base - 1) not in self.squares)
+        odd = (low & high).bit_count() % 2 == 1
+        return self.sign(c) * (-1 if odd != negative else 1)
+
+
 def main():
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "known-answers.txt")
     polynomials, seed, held = {}, None, 0
@@ -152,7 +203,19 @@ def main():
             found = [f"{stream[2 * k + 1]:08x}{stream[2 * k]:08x}" for k in range(len(answer))]
             assert found == answer, line
             held += 1
-        elif kind == "direction" and answer and keys["family"] != "hadamard":
+        elif kind == "direction" and answer and keys["family"] == "hadamard":
+            sketch = Hadamard(seed, keys)
+            start = int(keys["from"])
+            found = [bits(sketch.entry(int(keys["row"]), c)) for c in range(start, start + len(answer))]
+            assert found == answer, f"{line}\n{found}"
+            held += 1
+        elif kind == "project" and answer and keys["family"] == "hadamard" and int(keys["dim"]) > 65536:
+            sketch = Hadamard(seed, keys)
+            dim = int(keys["dim"])
+            sums = [Fraction(sum(sketch.entry(j, c) * (37 * c % 19 - 9) for c in range(dim)), 8) for j in range(len(answer))]
+            assert [bits(x) for x in sums] == answer, line
+            held += 1
+        elif kind == "direction" and answer:
             round_, row, start = int(keys["round"]), int(keys["row"]), int(keys["from"])
             found = []
             for c in range(start, start + len(answer)):

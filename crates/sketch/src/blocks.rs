@@ -10,13 +10,14 @@ use crate::{CommonRandomness, Family, Kernel, Purpose, Real, Sketch, SketchError
 /// A sketch of every block of `block` coordinates (the last one may be shorter) with its own budget m_b.
 ///
 /// - Formula: the scalars of block 0, then those of block 1, ...; a~_b = (1/m_b) sum_j p_bj xi_bj.
-/// - Variance: the sum over blocks of the family's own with A_bb, a_b and m_b: for A = I and equal shares the same as a dense sketch of the same length,
-///   up to d/B times worse where the curvature sits in one block.
+/// - Variance: the sum over blocks of the family's own with A_bb, a_b and m_b: for A = I and equal shares the same as a dense sketch of
+///   the same length, up to d/B times worse where the curvature sits in one block.
 /// - Cost: O(sum_b m_b B) instead of O(m d) for the dense families, and O(d log B) for Hadamard, whose memory is one block.
 /// - `energy` is the sum over blocks of ||p_b||^2/m_b.
 ///
 /// # Addresses
-/// A dense family numbers its directions through all blocks: block b begins at row m_0 + ... + m_(b-1). Hadamard takes the signs and the choice of rows of block b from row b.
+/// A dense family numbers its directions through all blocks: block b begins at row m_0 + ... + m_(b-1). Hadamard takes the signs and the
+/// choice of rows of block b from row b.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     source: Source,
@@ -74,7 +75,7 @@ impl Blocks {
         let blocks = dim.div_ceil(block.get());
         let mut budgets = vec![budget; blocks.min(PARTS + 1)];
         if let (Family::Hadamard, Some(last), false) = (family, budgets.last_mut(), dim.is_multiple_of(block.get())) {
-            *last = budget.min((dim % block.get()).next_power_of_two());
+            *last = budget.min(family.most(dim % block.get()));
         }
         Self::new(family, randomness, dim, block, &budgets)
     }
@@ -118,7 +119,8 @@ impl Blocks {
     fn part(&self, block: usize) -> Part {
         let (coordinates, scalars) = self.ranges(block);
         let (index, first_row) = (block as u32, scalars.start as u32);
-        Part { family: self.family, dim: coordinates.len(), budget: scalars.len(), index, first_row }
+        let (start, dim) = (coordinates.start, coordinates.len());
+        Part { family: self.family, dim, budget: scalars.len(), index, first_row, start }
     }
 
     /// Projects some blocks; `out` begins with the first vector's scalars of the first of them.
@@ -138,14 +140,11 @@ impl Blocks {
             );
             return;
         }
-        let mut pieces = Vec::with_capacity(vectors.len());
         let first = self.offsets[blocks.start];
         for block in blocks {
-            let (coordinates, scalars) = self.ranges(block);
-            pieces.clear();
-            pieces.extend(vectors.iter().map(|vector| &vector[coordinates.clone()]));
+            let (_, scalars) = self.ranges(block);
             let out = out.get_mut(scalars.start - first..).unwrap_or_default();
-            T::project(&self.part(block), &self.source, round, &pieces, out, self.len());
+            T::project(&self.part(block), &self.source, round, vectors, out, self.len());
         }
     }
 

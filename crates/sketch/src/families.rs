@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::kernel::Order;
 use crate::part::{Part, Source};
 use crate::sketch::{check_reconstruction, check_vectors};
 use crate::{CommonRandomness, Kernel, Purpose, Real, Sketch, SketchError};
@@ -33,6 +34,14 @@ impl Family {
             Family::Hadamard => "hadamard",
         }
     }
+
+    /// The largest budget at this dimension. For [`Hadamard`] it is the order D of its matrix, and with so many scalars nothing is lost.
+    pub fn most(self, dim: usize) -> usize {
+        match self {
+            Family::Hadamard => Order::covering(dim).len(),
+            _ => u32::MAX as usize,
+        }
+    }
 }
 
 impl fmt::Display for Family {
@@ -55,13 +64,13 @@ impl FromStr for Family {
 /// - Formula: p_j = <a, xi_j> is N(0, ||a||^2), independent over j.
 /// - Variance: E||a~ - a||_A^2 = (tr(A) ||a||^2 + ||a||_A^2)/m.
 /// - Cost: O(m d); no memory beyond a tile.
-/// - Reference: Yue et al., *CORE: Common Random Reconstruction for Distributed Optimization with Provable Low Communication Complexity*, Algorithm 1;
-///   the entries are Box and Muller's (1958) on xoshiro128++ (Blackman and Vigna, 2021), seeded from ChaCha12.
+/// - Reference: Yue et al., *CORE: Common Random Reconstruction for Distributed Optimization with Provable Low Communication Complexity*,
+///   Algorithm 1; the entries are Box and Muller's (1958) on xoshiro128++ (Blackman and Vigna, 2021), seeded from ChaCha12.
 ///
 /// # Addresses
-/// Row j in tile t (coordinates 4096 t to 4096 t + 4095) is made by sixteen generators xoshiro128++. Word i of the state of generator l is word l of block
-/// 4 t + i of the ChaCha12 key stream at (purpose, round, row j), the same that [`CommonRandomness::words`] reads. `known-answers.txt` beside this crate pins
-/// the words, the entries, the projections and the reconstructions.
+/// Row j in tile t (coordinates 4096 t to 4096 t + 4095) is made by sixteen generators xoshiro128++. Word i of the state of generator l
+/// is word l of block 4 t + i of the ChaCha12 key stream at (purpose, round, row j), the same that [`CommonRandomness::words`] reads.
+/// `known-answers.txt` beside this crate pins the words, the entries, the projections and the reconstructions.
 #[derive(Clone, Debug)]
 pub struct Gaussian {
     source: Source,
@@ -69,7 +78,8 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// The fast form: 16 random bits an entry, and entries mixed in pairs, which makes the values dense and lets them reach 6.8 standard deviations.
+    /// The fast form: 16 random bits an entry, and entries mixed in pairs, which makes the values dense and lets them reach 6.8 standard
+    /// deviations.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
         Ok(Self { source: Source::new(randomness), part: Part::new(Family::Gaussian, dim, budget)? })
     }
@@ -88,7 +98,8 @@ impl Gaussian {
 /// - Reference: Achlioptas, *Database-friendly random projections*, 2003.
 ///
 /// # Addresses
-/// Entry c of row j is -1 where bit 31 - (c mod 512)/16 of word c mod 16 of block c/512 is set, in the ChaCha12 key stream at (purpose, round, row j).
+/// Entry c of row j is -1 where bit 31 - (c mod 512)/16 of word c mod 16 of block c/512 is set, in the ChaCha12 key stream at (purpose,
+/// round, row j).
 #[derive(Clone, Debug)]
 pub struct Rademacher {
     source: Source,
@@ -104,17 +115,30 @@ impl Rademacher {
 
 /// Random rows of a Hadamard matrix under random signs: Rademacher's guarantee, and better, for O(d log d).
 ///
-/// - Formula: xi_j = S h_r(j), where h_0, h_1, ... are the rows of the D x D Hadamard matrix of Sylvester, D is the power of two not below d,
-///   r(1) < r(2) < ... is a uniformly random set of m of the D rows and S are random signs, all fresh in every round. The vector is padded with zeros
-///   to D coordinates and the reconstruction cut back to d: the sketch of the padded vector, so it stays unbiased, and what holds for D coordinates holds for d.
-/// - Variance: (D - m)/(D - 1) times Rademacher's, with the padding counted in D alone; 0 for m = D, where the reconstruction is the vector.
-/// - Cost: O(D log D) and D numbers of memory, whatever m is. At 100 million `f32` coordinates the padded copy takes 512 MB beside the 400 MB vector;
-///   [`Blocks`](crate::Blocks) of this family need no such copy.
+/// - Formula: xi_j = S h_r(j), where h_0, h_1, ... are the rows of a D x D matrix H of signs with H H' = D I, r(1) < r(2) < ... is a
+///   uniformly random set of m of the D rows and S are random signs, all fresh in every round. The vector is padded with zeros to D
+///   coordinates and the reconstruction cut back to d: the sketch of the padded vector, so it stays unbiased, and what holds for D
+///   coordinates holds for d.
+/// - The matrix: up to d = 65536 it is Sylvester's, and D the power of two not below d. Above that D is 5/8 or 6/8 of this power where it
+///   is still not below d, so that padding adds a third at most; see *Orders*. [`Family::most`] gives D.
+/// - Variance: (D - m)/(D - 1) times Rademacher's, with the padding counted in D alone; 0 for m = D, where the reconstruction is the
+///   vector.
+/// - Cost: O(D log D), whatever m is, and D numbers of memory, which the calling thread keeps for the next call. At 100 million `f32`
+///   coordinates they take 403 MB beside the 400 MB vector; [`Blocks`](crate::Blocks) of this family need no such copy.
 /// - Reference: Ailon and Chazelle, *The fast Johnson-Lindenstrauss transform*, 2009.
 ///
+/// # Orders
+/// With D = B 2^k, entry (r, c) of H is P(r >> k, c >> k) times the sign of the parity of the bits that r and c have in common below bit
+/// k: -1 where they are odd in number. For D a power of two, B = 1 and P = 1. For 5/8 of one, B = 20, and for 6/8, B = 12; then P is
+/// Paley's matrix of order B = q + 1: P(i, i) = P(0, i) = 1, P(i, 0) = -1 for i > 0, and else P(i, k) is 1 where i - k is a square modulo
+/// q and -1 where it is none.
+///
+/// A transform sums P first, in the order of its columns (for a reconstruction, of its rows), then the strides 2^(k-1), ..., 2, 1.
+///
 /// # Addresses
-/// The signs are those of Rademacher's row b, b = 0 or the number of the block. The rows are drawn from the words of [`Purpose::Rows`], row b + 2^28 times the number of the sketch's purpose, by Floyd's algorithm:
-/// for k = D - m, ..., D - 1 draw r below k + 1 and take r, or k where r is taken already. For m > D/2 the D - m rows that are left out are drawn so.
+/// The signs are those of Rademacher's row b, b = 0 or the number of the block. The rows are drawn from the words of [`Purpose::Rows`],
+/// row b + 2^28 times the number of the sketch's purpose, by Floyd's algorithm: for k = D - m, ..., D - 1 draw r below k + 1 and take r,
+/// or k where r is taken already. For m > D/2 the D - m rows that are left out are drawn so.
 #[derive(Clone, Debug)]
 pub struct Hadamard {
     source: Source,
@@ -122,7 +146,7 @@ pub struct Hadamard {
 }
 
 impl Hadamard {
-    /// A sketch of `budget` directions, at most the padded dimension.
+    /// A sketch of `budget` directions, at most D.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
         Ok(Self { source: Source::new(randomness), part: Part::new(Family::Hadamard, dim, budget)? })
     }

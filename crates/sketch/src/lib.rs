@@ -23,7 +23,7 @@
 //! - `any`: [`AnySketch`], the family chosen at run time.
 //! - [`code`]: codes of the m scalars: dithered integers, 16-bit floats.
 //! - `real`: [`Real`], that is `f32` and `f64`.
-//! - `part`, `rows`: one block under one family, and the choice of Hadamard rows.
+//! - `part`, `rows`, `scratch`: one block under one family, the choice of Hadamard rows, and places to work in.
 //! - `kernel`: the arithmetic, once over sixteen lanes, and one thin instance for each instruction set; the only `unsafe` code.
 //!
 //! # Features
@@ -38,6 +38,7 @@ mod part;
 mod randomness;
 mod real;
 mod rows;
+mod scratch;
 mod seed;
 mod sketch;
 
@@ -57,7 +58,8 @@ pub fn kernel_name() -> &'static str {
 
 /// Multiplies `values` in place by Sylvester's Hadamard matrix, without a factor, on the fastest kernel that this CPU has.
 ///
-/// Butterflies (x + y, x - y) at strides n/2, n/4, ..., 1 in this order, so the bits are the same on every kernel; twice applied it multiplies by n.
+/// Butterflies (x + y, x - y) at strides n/2, n/4, ..., 1 in this order, so the bits are the same on every kernel and for any number of
+/// threads; twice applied it multiplies by n.
 ///
 /// # Panics
 /// If the length is not a power of two.

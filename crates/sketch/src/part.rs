@@ -1,16 +1,20 @@
-//! One block of coordinates under one family: the engine that every sketch is made of. What is checked and documented is the public types' business.
+//! One block of coordinates under one family: the engine that every sketch is made of. What is checked and documented is the public
+//! types' business.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::kernel::{
-    Element, Entries, Fill, Finish, Gauss16, Gauss32, Kernel, Place, Project, Reconstruct, Signs, Squares, Stream,
-    TILE, Transform, aligned, flip,
+    Columns, Element, Entries, Fill, Finish, FinishRows, Flip, Gauss16, Gauss32, Inlet, Kernel, Leave, Order, Outlet,
+    Place, Project, Reconstruct, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform, buffer_len,
+    total_len,
 };
 use crate::rows::Rows;
+use crate::scratch::{self, with_numbers, with_rows};
 use crate::{CommonRandomness, Family, Purpose, Real, SketchError};
 
-/// A number type with its own compiled copy of everything below. Not generic at this point, so that the kernels are compiled once, in this crate, and not
-/// again in every crate that sketches.
+/// A number type with its own compiled copy of everything below. Not generic at this point, so that the kernels are compiled once, in
+/// this crate, and not again in every crate that sketches.
 pub trait Engine: Element {
     fn project(part: &Part, source: &Source, round: u64, vectors: &[&[Self]], out: &mut [Self], stride: usize);
     fn reconstruct(part: &Part, source: &Source, round: u64, scalars: &[Self], out: &mut [Self], add: Option<Self>);
@@ -41,7 +45,7 @@ macro_rules! engine {
             }
 
             fn transform(values: &mut [Self]) {
-                Kernel::detect().run(Transform { values });
+                transform(Kernel::detect(), values);
             }
         }
     };
@@ -86,6 +90,8 @@ pub struct Part {
     pub(crate) index: u32,
     /// How many directions earlier blocks have: the address of the first direction of the dense families.
     pub(crate) first_row: u32,
+    /// The first of its coordinates.
+    pub(crate) start: usize,
 }
 
 impl Part {
@@ -99,14 +105,11 @@ impl Part {
         if budget == 0 {
             return Err(SketchError::ZeroBudget);
         }
-        let limit = match family {
-            Family::Hadamard => dim.next_power_of_two(),
-            _ => u32::MAX as usize,
-        };
+        let limit = family.most(dim);
         if budget > limit {
             return Err(SketchError::BudgetTooLarge { family, budget, limit, dim });
         }
-        Ok(Self { family, dim, budget, index: 0, first_row: 0 })
+        Ok(Self { family, dim, budget, index: 0, first_row: 0, start: 0 })
     }
 
     /// Writes scalar j of vector i over `out[i * stride + j]`.
@@ -124,7 +127,7 @@ impl Part {
 
     /// Replaces or adds to each coordinate of `out`, as `finish` says.
     fn reconstruct<T: Real>(&self, source: &Source, round: u64, scalars: &[T], out: &mut [T], add: Option<T>) {
-        let finish = Finish { divisor: T::from_f64(self.budget as f64), add };
+        let finish = Finish::new(self.budget, add);
         match self.family {
             Family::Gaussian => self.reconstruct_dense(source, Gauss16, round, scalars, out, finish),
             Family::GaussianStrict => self.reconstruct_dense(source, Gauss32, round, scalars, out, finish),
@@ -140,12 +143,13 @@ impl Part {
             Family::GaussianStrict => self.direction_dense(source, Gauss32, round, row, out),
             Family::Rademacher => self.direction_dense(source, Signs, round, row, out),
             Family::Hadamard => {
-                let mut rows = Vec::with_capacity(self.budget);
-                self.rows(source, round).for_each(|row| rows.push(row));
-                for (c, out) in out.iter_mut().enumerate() {
-                    *out = if (rows[row] & c).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
-                }
-                source.kernel.run(flip(source.stream(source.purpose, round), self.index, out));
+                let (mut rows, order) = (Rows::new(), Order::covering(self.dim));
+                self.choose(source, round, &mut rows);
+                let mut chosen = Vec::with_capacity(self.budget);
+                rows.for_each(|row| chosen.push(row));
+                let unsigned: Vec<f32> =
+                    (0..self.dim).map(|c| if order.is_negative(chosen[row], c) { -1.0 } else { 1.0 }).collect();
+                source.kernel.run(Flip { signs: self.signs(source, round), from: &unsigned, to: out });
             }
         }
     }
@@ -171,31 +175,49 @@ impl Part {
         stride: usize,
     ) {
         let stream = source.stream(source.purpose, round);
-        let first_row = self.first_row;
-        #[cfg(feature = "parallel")]
-        if let Some(threads) = threads(self.dim.saturating_mul(self.budget).saturating_mul(vectors.len())) {
-            use rayon::prelude::*;
-            // Each thread makes its own rows for all vectors; a row is summed by one thread, so the bits do not depend on how many there are.
-            let share = self.budget.div_ceil(threads).next_multiple_of(4);
-            let shares: Vec<Vec<T>> = (0..self.budget.div_ceil(share))
-                .into_par_iter()
-                .map(|index| {
-                    let rows = index * share..self.budget.min((index + 1) * share);
-                    let stride = rows.len();
-                    let mut part = vec![T::ZERO; stride * vectors.len()];
-                    source.kernel.run(Project { entries, stream, first_row, rows, vectors, out: &mut part, stride });
-                    part
-                })
-                .collect();
-            for (index, part) in shares.iter().enumerate() {
-                let rows = part.len() / vectors.len();
-                for (i, scalars) in part.chunks(rows).enumerate() {
-                    out[i * stride + index * share..][..rows].copy_from_slice(scalars);
+        let (first_row, start, dim) = (self.first_row, self.start, self.dim);
+        let project = |rows: Range<usize>, out: &mut [T], stride: usize| {
+            with_numbers(scratch::Place::Entries, buffer_len(dim), |buffer| {
+                let out = &mut *out;
+                source.kernel.run(Project {
+                    entries,
+                    stream,
+                    first_row,
+                    rows,
+                    vectors,
+                    start,
+                    dim,
+                    out,
+                    stride,
+                    buffer,
+                });
+            });
+        };
+        let shares =
+            shares(self.budget.div_ceil(4), self.dim.saturating_mul(self.budget).saturating_mul(vectors.len()));
+        if shares == 1 {
+            return project(0..self.budget, out, stride);
+        }
+        // Each share is of whole rows for all vectors; a row is summed by one thread, so the bits do not depend on how many there are.
+        let share = self.budget.div_ceil(shares).next_multiple_of(4);
+        let rows = |k: usize| self.budget.min(k * share);
+        let shares = 0..self.budget.div_ceil(share);
+        if vectors.len() == 1 {
+            let out = &mut out[..self.budget];
+            return each_share(shares, out, &rows, &|k, out| project(rows(k)..rows(k + 1), out, 0));
+        }
+        with_numbers(scratch::Place::Whole, self.budget * vectors.len(), |parts| {
+            each_share(shares.clone(), parts, &|k| rows(k) * vectors.len(), &|k, part| {
+                project(rows(k)..rows(k + 1), part, rows(k + 1) - rows(k));
+            });
+            for k in shares {
+                let (from, count) = (rows(k), rows(k + 1) - rows(k));
+                let part = &parts[from * vectors.len()..][..count * vectors.len()];
+                for (i, scalars) in part.chunks(count).enumerate() {
+                    out[i * stride + from..][..count].copy_from_slice(scalars);
                 }
             }
-            return;
-        }
-        source.kernel.run(Project { entries, stream, first_row, rows: 0..self.budget, vectors, out, stride });
+        });
     }
 
     fn reconstruct_dense<E: Entries, T: Real>(
@@ -209,37 +231,64 @@ impl Part {
     ) {
         let stream = source.stream(source.purpose, round);
         let first_row = self.first_row;
-        #[cfg(feature = "parallel")]
-        if let Some(threads) = threads(self.dim.saturating_mul(self.budget)) {
-            use rayon::prelude::*;
-            let share = self.dim.div_ceil(TILE).div_ceil(threads);
-            out.par_chunks_mut(share * TILE).enumerate().for_each(|(index, out)| {
-                let first_tile = index * share;
-                source.kernel.run(Reconstruct { entries, stream, first_row, scalars, first_tile, out, finish });
+        let tiles = self.dim.div_ceil(TILE);
+        let shares = shares(tiles, self.dim.saturating_mul(self.budget));
+        let share = tiles.div_ceil(shares);
+        let bound = |k: usize| self.dim.min(k * share * TILE);
+        each_share(0..tiles.div_ceil(share), out, &bound, &|k, out| {
+            let first_tile = k * share;
+            with_numbers(scratch::Place::Entries, buffer_len(out.len()), |buffer| {
+                with_numbers(scratch::Place::Row, total_len(out.len()), |total| {
+                    source.kernel.run(Reconstruct {
+                        entries,
+                        stream,
+                        first_row,
+                        scalars,
+                        first_tile,
+                        out,
+                        finish,
+                        buffer,
+                        total,
+                    });
+                });
             });
-            return;
-        }
-        source.kernel.run(Reconstruct { entries, stream, first_row, scalars, first_tile: 0, out, finish });
+        });
     }
 
     fn project_hadamard<T: Real>(&self, source: &Source, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
-        let rows = self.rows(source, round);
-        let stream = source.stream(source.purpose, round);
-        let mut store = Vec::new();
-        let values = aligned(&mut store, self.dim.next_power_of_two());
-        for (vector, out) in vectors.iter().zip(out.chunks_mut(stride)) {
-            let (head, tail) = values.split_at_mut(self.dim);
-            head.copy_from_slice(vector);
-            tail.fill(T::ZERO);
-            source.kernel.run(flip(stream, self.index, head));
-            source.kernel.run(Transform { values: &mut *values });
-            let mut next = out.iter_mut();
-            rows.for_each(|row| {
-                if let Some(scalar) = next.next() {
-                    *scalar = values[row];
+        let (order, signs, kernel) = (Order::covering(self.dim), self.signs(source, round), source.kernel);
+        let coordinates = self.start..self.start + self.dim;
+        with_rows(|rows| {
+            self.choose(source, round, rows);
+            let rows = &*rows;
+            if order.rows() == 1 {
+                let shares = shares(vectors.len(), LARGE_WORK * order.len().saturating_mul(vectors.len()));
+                let share = vectors.len().div_ceil(shares);
+                let len = out.len();
+                let bound = |k: usize| len.min(k * share * stride);
+                each_share(0..vectors.len().div_ceil(share), out, &bound, &|k, out| {
+                    with_numbers(scratch::Place::Row, order.len(), |values| {
+                        for (vector, out) in vectors[k * share..].iter().zip(out.chunks_mut(stride)) {
+                            kernel.run(Flip { signs, from: &vector[coordinates.clone()], to: values });
+                            kernel.run(Transform { values, out: Sample { rows, out, taken: 0 } });
+                        }
+                    });
+                });
+                return;
+            }
+            with_numbers(scratch::Place::Whole, order.len(), |strips| {
+                for (vector, out) in vectors.iter().zip(out.chunks_mut(stride)) {
+                    let vector = &vector[coordinates.clone()];
+                    make_strips(kernel, order, Inlet::Vector(vector, Some(signs)), strips);
+                    let bound = |row: usize| rows.rank(row * order.columns() / STRIP);
+                    finish_rows(kernel, order, strips, &mut out[..self.budget], &bound, &|_, out| Sample {
+                        rows,
+                        out,
+                        taken: 0,
+                    });
                 }
             });
-        }
+        });
     }
 
     fn reconstruct_hadamard<T: Real>(
@@ -250,34 +299,130 @@ impl Part {
         out: &mut [T],
         finish: Finish<T>,
     ) {
-        let rows = self.rows(source, round);
-        let stream = source.stream(source.purpose, round);
-        let mut store = Vec::new();
-        let values = aligned(&mut store, self.dim.next_power_of_two());
-        let mut next = scalars.iter();
-        rows.for_each(|row| {
-            if let Some(&scalar) = next.next() {
-                values[row] = scalar;
+        let (order, signs, kernel) = (Order::covering(self.dim), Some(self.signs(source, round)), source.kernel);
+        with_rows(|rows| {
+            self.choose(source, round, rows);
+            if order.rows() == 1 {
+                with_numbers(scratch::Place::Row, order.len(), |values| {
+                    values.fill(T::ZERO);
+                    let mut next = scalars.iter();
+                    rows.for_each(|row| {
+                        if let Some(&scalar) = next.next() {
+                            values[row] = scalar;
+                        }
+                    });
+                    kernel.run(Transform { values, out: Place { signs, first: 0, out, finish } });
+                });
+                return;
             }
+            with_numbers(scratch::Place::Whole, order.len(), |strips| {
+                make_strips(kernel, order, Inlet::Scalars(scalars, rows), strips);
+                let bound = |row: usize| self.dim.min(row * order.columns());
+                finish_rows(kernel, order, strips, out, &bound, &|first, out| Place { signs, first, out, finish });
+            });
         });
-        source.kernel.run(Transform { values: &mut *values });
-        let values = &mut values[..self.dim];
-        source.kernel.run(flip(stream, self.index, &mut *values));
-        source.kernel.run(Place { sums: values, out, finish });
     }
 
-    fn rows(&self, source: &Source, round: u64) -> Rows {
+    /// The rows of the Hadamard matrix in this round.
+    fn choose(&self, source: &Source, round: u64, rows: &mut Rows) {
         let stream = source.stream(Purpose::Rows, round);
         let address = self.index | (source.purpose as u32) << 28;
-        Rows::choose(source.kernel, stream, address, self.dim.next_power_of_two(), self.budget)
+        rows.choose(source.kernel, stream, address, Order::covering(self.dim).len(), self.budget);
+    }
+
+    /// The signs of the Hadamard family in this round.
+    fn signs(&self, source: &Source, round: u64) -> SignsAt {
+        SignsAt { stream: source.stream(source.purpose, round), row: self.index }
     }
 }
 
-/// How many threads this much work deserves, where that is more than one.
-#[cfg(feature = "parallel")]
-fn threads(entries: usize) -> Option<usize> {
-    /// Entries (rows times coordinates times vectors) below which a thread costs more than it brings: about 0.1 ms.
-    const WORTH_A_THREAD: usize = 1 << 18;
-    let threads = rayon::current_num_threads().min(entries / WORTH_A_THREAD);
-    (threads > 1).then_some(threads)
+/// The Hadamard transform in place, without a factor.
+fn transform<T: Real>(kernel: Kernel, values: &mut [T]) {
+    let order = Order::power(values.len());
+    // Alone, a thread is as fast in place.
+    if order.rows() == 1 || shares(order.rows(), LARGE_WORK * order.len()) == 1 {
+        return kernel.run(Transform { values, out: Leave });
+    }
+    with_numbers(scratch::Place::Whole, values.len(), |strips| {
+        make_strips(kernel, order, Inlet::Vector(values, None), strips);
+        let finish = Finish::new(1, None);
+        let bound = |row: usize| row * order.columns();
+        finish_rows(kernel, order, strips, values, &bound, &|first, out| Place { signs: None, first, out, finish });
+    });
+}
+
+/// The first half of a large transform, on all threads.
+fn make_strips<T: Real>(kernel: Kernel, order: Order, inlet: Inlet<'_, T>, strips: &mut [T]) {
+    let (count, size) = (order.columns() / STRIP, order.rows() * STRIP);
+    let shares = shares(count, LARGE_WORK * order.len());
+    let share = count.div_ceil(shares);
+    let bound = |k: usize| count.min(k * share) * size;
+    each_share(0..count.div_ceil(share), strips, &bound, &|k, out| {
+        kernel.run(Columns { order, inlet, first: k * share, out });
+    });
+}
+
+/// The second half, on all threads: the rows from `r` on begin at `bound(r)` of `out`, and `outlet` says what to do with them.
+fn finish_rows<'a, T: Real, O: Outlet<T>>(
+    kernel: Kernel,
+    order: Order,
+    strips: &[T],
+    out: &'a mut [T],
+    bound: &(impl Fn(usize) -> usize + Sync),
+    outlet: &(impl Fn(usize, &'a mut [T]) -> O + Sync),
+) {
+    let shares = shares(order.rows(), LARGE_WORK * order.len());
+    let share = order.rows().div_ceil(shares);
+    let first = |k: usize| order.rows().min(k * share);
+    each_share(0..order.rows().div_ceil(share), out, &|k| bound(first(k)), &|k, out: &'a mut [T]| {
+        with_numbers(scratch::Place::Row, order.columns(), |row| {
+            let rows = first(k)..first(k + 1);
+            let out = outlet(rows.start * order.columns(), out);
+            kernel.run(FinishRows { order, strips, rows, row, out });
+        });
+    });
+}
+
+/// How much more a coordinate of a Hadamard transform takes than an entry of a dense direction.
+const LARGE_WORK: usize = 4;
+
+/// Into how many shares this much work (in entries of directions) is divided: one where a thread would cost more than it brings, and
+/// otherwise a few for each thread, so that they end together.
+fn shares(most: usize, entries: usize) -> usize {
+    #[cfg(feature = "parallel")]
+    {
+        /// About 0.05 ms.
+        const WORTH_A_THREAD: usize = 1 << 18;
+        let threads = rayon::current_num_threads();
+        if threads > 1 && entries >= 2 * WORTH_A_THREAD {
+            return most.min(4 * threads).min(entries / WORTH_A_THREAD).max(1);
+        }
+    }
+    let _ = (most, entries);
+    1
+}
+
+/// Calls `visit` with the number of each share and its part of `out`, which begins where `bound` says; on all threads where there is more
+/// than one share.
+fn each_share<'a, T: Send>(
+    shares: Range<usize>,
+    out: &'a mut [T],
+    bound: &(impl Fn(usize) -> usize + Sync),
+    visit: &(impl Fn(usize, &'a mut [T]) + Sync),
+) {
+    if shares.len() <= 1 {
+        return visit(shares.start, out);
+    }
+    let middle = shares.start + shares.len() / 2;
+    let (left, right) = out.split_at_mut(bound(middle) - bound(shares.start));
+    #[cfg(feature = "parallel")]
+    rayon::join(
+        || each_share(shares.start..middle, left, bound, visit),
+        || each_share(middle..shares.end, right, bound, visit),
+    );
+    #[cfg(not(feature = "parallel"))]
+    {
+        each_share(shares.start..middle, left, bound, visit);
+        each_share(middle..shares.end, right, bound, visit);
+    }
 }

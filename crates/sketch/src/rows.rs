@@ -1,46 +1,88 @@
 //! Which rows of the Hadamard matrix a round uses: a uniformly random set, in increasing order.
 
-use crate::kernel::{Kernel, Keystream, Stream};
+use crate::kernel::{Kernel, Keystream, Operation, STRIP, Simd, Stream};
 
 /// A set of rows as one bit a row.
+#[derive(Default)]
 pub(crate) struct Rows {
     bits: Vec<u64>,
+    /// How many chosen rows lie before each block of 512, and how many there are.
+    ranks: Vec<u32>,
     /// The set is of the rows that are left out.
     inverted: bool,
     of: usize,
 }
 
 impl Rows {
+    pub(crate) const fn new() -> Self {
+        Self { bits: Vec::new(), ranks: Vec::new(), inverted: false, of: 0 }
+    }
+
     /// `count` of `of` rows, every set equally likely (Floyd's algorithm; Bentley and Floyd, CACM 30, 1987). Above half of them, the rows
     /// left out are drawn. The draws are those of [`Words::next_below`](crate::Words::next_below) at the address.
-    pub(crate) fn choose(kernel: Kernel, stream: Stream, address: u32, of: usize, count: usize) -> Self {
-        let inverted = count > of / 2;
-        let draws = if inverted { of - count } else { count };
-        let mut bits = vec![0u64; of.div_ceil(64)];
+    pub(crate) fn choose(&mut self, kernel: Kernel, stream: Stream, address: u32, of: usize, count: usize) {
+        self.of = of;
+        self.inverted = count > of / 2;
+        let draws = if self.inverted { of - count } else { count };
+        self.bits.clear();
+        self.bits.resize(of.div_ceil(64), 0);
+        let bits = &mut self.bits[..];
         let mut words = Draws { kernel, stream, address, buffer: [0; 32], used: 32, counter: 0 };
         for last in of - draws..of {
             let row = words.below(last as u64 + 1) as usize;
             let row = if bits[row / 64] >> (row % 64) & 1 == 0 { row } else { last };
             bits[row / 64] |= 1 << (row % 64);
         }
-        Self { bits, inverted, of }
+        kernel.run(Rank { rows: self });
+    }
+
+    /// One bit for each of the rows 64 `index`, 64 `index` + 1, ...
+    #[inline(always)]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        let word = if self.inverted { !self.bits[index] } else { self.bits[index] };
+        if self.of < 64 { word & ((1 << self.of) - 1) } else { word }
+    }
+
+    /// How many chosen rows lie before row 512 `block`.
+    #[inline(always)]
+    pub(crate) fn rank(&self, block: usize) -> usize {
+        self.ranks[block] as usize
     }
 
     /// Calls `visit` with every chosen row, in increasing order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
-        if self.inverted && self.bits.iter().all(|&word| word == 0) {
-            return (0..self.of).for_each(visit);
-        }
-        for (index, &word) in self.bits.iter().enumerate() {
-            let mut word = if self.inverted { !word } else { word };
-            if self.of < 64 {
-                word &= (1 << self.of) - 1;
-            }
+        for index in 0..self.bits.len() {
+            let mut word = self.word(index);
             while word != 0 {
                 visit(index * 64 + word.trailing_zeros() as usize);
                 word &= word - 1;
             }
         }
+    }
+}
+
+/// Counts the rows before each block.
+struct Rank<'a> {
+    rows: &'a mut Rows,
+}
+
+impl Operation for Rank<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let mut ranks = std::mem::take(&mut self.rows.ranks);
+        ranks.clear();
+        ranks.push(0);
+        let mut rank = 0;
+        for block in 0..self.rows.of.div_ceil(STRIP) {
+            let end = self.rows.bits.len().min((block + 1) * (STRIP / 64));
+            for index in block * (STRIP / 64)..end {
+                rank += self.rows.word(index).count_ones();
+            }
+            ranks.push(rank);
+        }
+        self.rows.ranks = ranks;
     }
 }
 
@@ -88,14 +130,18 @@ mod tests {
 
     fn chosen(of: usize, count: usize, round: u64) -> Vec<usize> {
         let source = Source::new(&CommonRandomness::new(&Seed::reproducible(3)));
-        let mut rows = Vec::new();
-        Rows::choose(source.kernel, source.stream(Purpose::Rows, round), 0, of, count).for_each(|row| rows.push(row));
+        let (mut set, mut rows) = (Rows::new(), Vec::new());
+        set.choose(source.kernel, source.stream(Purpose::Rows, round), 0, of, count);
+        set.for_each(|row| rows.push(row));
+        for block in 0..of.div_ceil(512) {
+            assert_eq!(set.rank(block), rows.iter().filter(|&&row| row < 512 * block).count());
+        }
         rows
     }
 
     #[test]
     fn as_many_rows_as_asked_all_different() {
-        for of in [1, 2, 4, 64, 128, 1024] {
+        for of in [1, 2, 4, 64, 128, 1024, 4096] {
             for count in [1, 2, 3, of / 2, of / 2 + 1, of - 1, of] {
                 if count == 0 || count > of {
                     continue;

@@ -148,6 +148,74 @@ fn hadamard_directions_are_signed_rows_of_sylvesters_matrix() {
     }
 }
 
+/// The order of the matrix and of Paley's factor in it, as documented.
+fn order(dim: usize) -> (usize, usize) {
+    let power = dim.next_power_of_two();
+    match dim {
+        _ if dim <= 65_536 => (power, 1),
+        _ if 8 * dim <= 5 * power => (power / 8 * 5, 20),
+        _ if 8 * dim <= 6 * power => (power / 8 * 6, 12),
+        _ => (power, 1),
+    }
+}
+
+/// An entry of the matrix.
+fn entry(order: usize, base: usize, row: usize, column: usize) -> f64 {
+    let rest = order / base;
+    let (i, k) = (row / rest, column / rest);
+    let squares: Vec<usize> = (1..base.max(2) - 1).map(|x| x * x % (base - 1)).collect();
+    let negative = match (i, k) {
+        _ if i == k || i == 0 => false,
+        (_, 0) => true,
+        _ => !squares.contains(&((i + base - 1 - k) % (base - 1))),
+    };
+    let common = ((row % rest) & (column % rest)).count_ones() as usize + usize::from(negative);
+    [1.0, -1.0][common % 2]
+}
+
+/// Floyd's choice, sorted.
+fn rows(randomness: &CommonRandomness, round: u64, of: usize, count: usize) -> Vec<usize> {
+    let mut words = randomness.words(Purpose::Rows, round, 0);
+    let mut chosen = std::collections::BTreeSet::new();
+    for last in of - count..of {
+        let row = words.next_below(last as u64 + 1) as usize;
+        chosen.insert(if chosen.contains(&row) { last } else { row });
+    }
+    chosen.into_iter().collect()
+}
+
+#[test]
+fn large_hadamard_sketches_are_products_with_the_documented_matrix() {
+    let randomness = randomness();
+    let kernel = *Kernel::available().last().unwrap();
+    for dim in [65_536, 65_537, 81_920, 90_000, 100_000, 131_073, 200_000] {
+        let (budget, (order, base)) = (3, order(dim));
+        assert_eq!(Family::Hadamard.most(dim), order);
+        let sketch = Hadamard::new(&randomness, dim, budget).unwrap().with_kernel(kernel);
+        let signs: Vec<f64> = {
+            let rademacher = Rademacher::new(&randomness, dim, 1).unwrap();
+            let mut signs = vec![0.0; dim];
+            rademacher.direction(6, 0, &mut signs);
+            signs.into_iter().map(f64::from).collect()
+        };
+        // Whole numbers, so that every order of summation gives the same.
+        let vector: Vec<f64> = (0..dim).map(|c| (c % 29) as f64 - 14.0).collect();
+        let (mut scalars, mut rebuilt) = (vec![0.0; budget], vec![0.0; dim]);
+        sketch.project(6, &vector, &mut scalars);
+        sketch.reconstruct(6, &[4.0, -5.0, 9.0], &mut rebuilt);
+        let mut sums = vec![0.0; dim];
+        for (j, row) in rows(&randomness, 6, order, budget).into_iter().enumerate() {
+            let xi: Vec<f64> = (0..dim).map(|c| signs[c] * entry(order, base, row, c)).collect();
+            assert_eq!(scalars[j], xi.iter().zip(&vector).map(|(x, y)| x * y).sum::<f64>());
+            sums.iter_mut().zip(&xi).for_each(|(sum, xi)| *sum += [4.0, -5.0, 9.0][j] * xi);
+            let mut direction = vec![0.0; dim];
+            sketch.direction(6, j, &mut direction);
+            assert!(direction.iter().zip(&xi).all(|(&found, &xi)| f64::from(found) == xi));
+        }
+        assert!(rebuilt.iter().zip(&sums).all(|(&found, &sum)| found == sum / 3.0));
+    }
+}
+
 /// The inner products in the documented order: sixteen lanes, chunks of 1024.
 fn project(direction: &[f32], vector: &[f64]) -> f64 {
     let mut total = 0.0;
@@ -270,6 +338,42 @@ fn kernels_and_threads_agree_where_threads_are_used() {
     let vector: Vec<f32> = (0..70_000).map(|c| (c as f32 * 1.7).cos()).collect();
     for sketch in sketches(vector.len(), 32, 5000) {
         kernels_agree(&sketch, 5, &vector, &pools);
+    }
+}
+
+#[test]
+fn kernels_and_threads_agree_on_large_transforms() {
+    let pools = pools();
+    for dim in [65_537, 90_001, 131_072, 270_000] {
+        let vector: Vec<f64> = (0..dim).map(|c| (c as f64 * 1.7).cos()).collect();
+        let short: Vec<f32> = vector.iter().map(|&x| x as f32).collect();
+        for budget in [1, 1000, 50_000] {
+            let sketch = AnySketch::new(Family::Hadamard, &randomness(), dim, budget).unwrap();
+            kernels_agree(&sketch, 5, &short, &pools);
+        }
+        let sketch = AnySketch::new(Family::Hadamard, &randomness(), dim, 5).unwrap();
+        kernels_agree(&sketch, 5, &vector, &pools);
+    }
+}
+
+#[test]
+fn the_public_transform_has_the_same_bits_on_any_number_of_threads() {
+    for log in [0, 1, 3, 5, 9, 13, 16, 17, 18, 20] {
+        let values: Vec<f32> = (0..1 << log).map(|c| (c as f32 * 1.7).cos()).collect();
+        let mut expected = values.clone();
+        let mut stride = expected.len() / 2;
+        while stride > 0 {
+            for pair in expected.chunks_exact_mut(2 * stride) {
+                let (low, high) = pair.split_at_mut(stride);
+                low.iter_mut().zip(high).for_each(|(x, y)| (*x, *y) = (*x + *y, *x - *y));
+            }
+            stride /= 2;
+        }
+        for pool in pools() {
+            let mut found = values.clone();
+            pool.install(|| corewire_sketch::hadamard_transform(&mut found));
+            assert!(bits(&found) == bits(&expected), "2^{log} on {} threads", pool.current_num_threads());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `known-answers.txt` holds: a change of any bit of the randomness, of a projection or of a reconstruction is seen here first.
 //!
-//! `check_known_answers.py` checks a part of it without this code. `COREWIRE_REGENERATE=1 cargo test -p corewire-sketch --test known_answers` writes the file anew; do so only where the change of values is meant and announced.
+//! `check_known_answers.py` checks a part of it without this code. `COREWIRE_REGENERATE=1 cargo test -p corewire-sketch --test
+//! known_answers` writes the file anew; do so only where the change of values is meant and announced.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -41,6 +42,10 @@ const HEADER: &str = "\
 # polynomial name=ln2-32 : bfb17218
 # polynomial name=sin-32 : 3fc90fdb bf255ddb 3da333bc bb9919e6 391e2b10
 # polynomial name=cos-32 : 3f7fffff bf9de9d3 3e81de83 bcaa7b0d 3a60f832
+#
+# Hadamard: the documentation of `Hadamard` says how the rows, the signs and the matrix follow from the address. The transform does
+# Paley's factor first, where there is one, then the strides from the largest to 1. Large sketches are here with entries and scalars
+# only; these scalars are exact sums, whatever the order.
 #
 # Keys: block and budgets are there for sketches by blocks. All addresses are of purpose 0 and the seed of the first line.
 ";
@@ -106,6 +111,9 @@ fn answers(kernel: Kernel) -> String {
             both::<f32>(&mut text, "f32", &keys, 3, &sketch);
             both::<f64>(&mut text, "f64", &keys, 3, &sketch);
         }
+        if family == Family::Hadamard {
+            large(&mut text, &randomness, kernel);
+        }
         let block = NonZeroUsize::new(16).unwrap();
         let sketch = AnySketch::blocks(family, &randomness, 40, block, &[2, 5, 1]).unwrap().with_kernel(kernel);
         let keys = format!("family={family} dim=40 block=16 budgets=2,5,1 round=4");
@@ -113,6 +121,23 @@ fn answers(kernel: Kernel) -> String {
         both::<f64>(&mut text, "f64", &keys, 4, &sketch);
     }
     text
+}
+
+/// Beyond 65536 coordinates: Paley's factors of order 20 and 12, and a power of two.
+fn large(text: &mut String, randomness: &CommonRandomness, kernel: Kernel) {
+    for (dim, from) in [(70_000, 69_990), (90_000, 8_190), (131_072, 65_530)] {
+        let AnySketch::Hadamard(sketch) = AnySketch::new(Family::Hadamard, randomness, dim, 4).unwrap() else {
+            unreachable!("a sketch of the whole vector")
+        };
+        let sketch = sketch.with_kernel(kernel);
+        let keys = format!("family=hadamard dim={dim} budget=4 round=9");
+        let mut entries = vec![0.0; dim];
+        sketch.direction(9, 2, &mut entries);
+        writeln!(text, "direction {keys} row=2 from={from} :{}", hex(&entries[from..from + 10])).unwrap();
+        let mut scalars = vec![0f32; 4];
+        sketch.project(9, &vector(dim), &mut scalars);
+        writeln!(text, "project type=f32 {keys} :{}", hex(&scalars)).unwrap();
+    }
 }
 
 #[test]

@@ -31,7 +31,8 @@ fn form(matrix: &Matrix, x: &[f64]) -> f64 {
     matrix.iter().zip(x).map(|(row, xi)| xi * row.iter().zip(x).map(|(a, b)| a * b).sum::<f64>()).sum()
 }
 
-/// The covariance of the reconstruction of `a`, all trials alike, by the formulas of the families. Its product with A has the trace E||a~ - a||_A^2.
+/// The covariance of the reconstruction of `a`, all trials alike, by the formulas of the families. Its product with A has the trace E||a~
+/// - a||_A^2.
 fn covariance(family: Family, a: &[f64], budget: usize) -> Matrix {
     let square: f64 = a.iter().map(|x| x * x).sum();
     let padded = a.len().next_power_of_two();
@@ -178,13 +179,49 @@ fn sign_families_are_exactly_linear_on_integers() {
 #[test]
 fn all_rows_of_the_hadamard_matrix_give_the_vector_back() {
     for dim in [1usize, 2, 3, 40, 64, 784, 5000] {
-        let budget = dim.next_power_of_two();
+        let budget = Family::Hadamard.most(dim);
+        assert_eq!(budget, dim.next_power_of_two());
         let sketch = AnySketch::new(Family::Hadamard, &randomness(), dim, budget).unwrap();
         let (mut scalars, mut rebuilt) = (vec![0.0f32; budget], vec![0.0; dim]);
         let integers: Vec<f32> = (0..dim).map(|c| (c % 23) as f32 - 11.0).collect();
         sketch.project(3, &integers, &mut scalars);
         sketch.reconstruct(3, &scalars, &mut rebuilt);
         assert_eq!(rebuilt, integers);
+    }
+    for dim in [65_537, 90_000, 131_072] {
+        let budget = Family::Hadamard.most(dim);
+        let sketch = AnySketch::new(Family::Hadamard, &randomness(), dim, budget).unwrap();
+        let (mut scalars, mut rebuilt) = (vec![0.0f64; budget], vec![0.0; dim]);
+        let integers: Vec<f64> = (0..dim).map(|c| (c % 23) as f64 - 11.0).collect();
+        sketch.project(3, &integers, &mut scalars);
+        sketch.reconstruct(3, &scalars, &mut rebuilt);
+        assert_eq!(rebuilt, integers);
+    }
+}
+
+#[test]
+fn the_variance_is_the_formula_for_every_order_of_matrix() {
+    for (dim, order) in [(65_536, 65_536), (70_000, 81_920), (90_000, 98_304), (120_000, 131_072)] {
+        assert_eq!(Family::Hadamard.most(dim), order);
+        let a: Vec<f64> = uniforms(4, dim).iter().map(|x| x * x).collect();
+        let square: f64 = a.iter().map(|x| x * x).sum();
+        let budget = 20_000;
+        let sketch = AnySketch::new(Family::Hadamard, &randomness(), dim, budget).unwrap();
+        let (mut scalars, mut rebuilt) = (vec![0.0; budget], vec![0.0; dim]);
+        let (mut error, mut product) = (0.0, 0.0);
+        let rounds = 4;
+        for round in 0..rounds {
+            sketch.project(round, &a, &mut scalars);
+            sketch.reconstruct(round, &scalars, &mut rebuilt);
+            error += rebuilt.iter().zip(&a).map(|(x, y)| (x - y) * (x - y)).sum::<f64>() / rounds as f64;
+            product += rebuilt.iter().zip(&a).map(|(x, y)| x * y).sum::<f64>() / rounds as f64;
+        }
+        let (d, m, n) = (dim as f64, budget as f64, order as f64);
+        let expected = (n - m) / (n - 1.0) * (d - 1.0) * square / m;
+        // Both are means over 80,000 squares of nearly normal numbers, each of which varies by 1.4 times its mean: 2.5 % is five standard
+        // deviations.
+        assert!((error / expected - 1.0).abs() < 0.025, "{dim}: {}", error / expected);
+        assert!((product / square - 1.0).abs() < 0.025, "{dim}: {}", product / square);
     }
 }
 

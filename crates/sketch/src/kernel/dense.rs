@@ -22,11 +22,15 @@ pub(crate) struct Project<'a, E, T> {
     /// The address of row 0.
     pub(crate) first_row: u32,
     pub(crate) rows: Range<usize>,
-    /// All of the same length.
+    /// Of each, the `dim` coordinates from `start` on.
     pub(crate) vectors: &'a [&'a [T]],
+    pub(crate) start: usize,
+    pub(crate) dim: usize,
     /// Overwritten: row j of vector i is at `i * stride + j - rows.start`.
     pub(crate) out: &'a mut [T],
     pub(crate) stride: usize,
+    /// To work in: [`buffer_len`] numbers.
+    pub(crate) buffer: &'a mut [f32],
 }
 
 impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
@@ -34,25 +38,23 @@ impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { entries, stream, first_row, rows, vectors, out, stride } = self;
-        let dim = vectors[0].len();
+        let Self { entries, stream, first_row, rows, vectors, start, dim, out, stride, buffer } = self;
         for i in 0..vectors.len() {
             out[i * stride..][..rows.len()].fill(T::default());
         }
-        let width = row_width(dim);
-        let mut store = Vec::new();
-        let buffer = aligned(&mut store, BATCH * width);
+        let width = buffer.len() / BATCH;
         for (tile, tile_start) in (0..dim).step_by(TILE).enumerate() {
             let tile_end = dim.min(tile_start + TILE);
             for batch in (0..rows.len()).step_by(BATCH) {
                 let live = BATCH.min(rows.len() - batch);
                 let first = first_row.wrapping_add((rows.start + batch) as u32);
                 let mut state = entries.start(simd, &stream, first, live, tile);
-                for start in (tile_start..tile_end).step_by(CHUNK) {
-                    let end = tile_end.min(start + CHUNK);
-                    fill(simd, entries, &mut state, buffer, width, (end - start).next_multiple_of(GROUP), live);
+                for chunk in (tile_start..tile_end).step_by(CHUNK) {
+                    let len = CHUNK.min(tile_end - chunk);
+                    fill(simd, entries, &mut state, buffer, width, len.next_multiple_of(GROUP), live);
                     let mut sums = Sums { out: &mut *out, stride, batch };
-                    multiply(simd, buffer, width, live, vectors, start..end, &mut sums);
+                    let chunk = start + chunk..start + chunk + len;
+                    multiply(simd, buffer, width, live, vectors, chunk, &mut sums);
                 }
             }
         }
@@ -184,17 +186,14 @@ fn dot<S: Simd, T: Real, const R: usize, const V: usize>(
     }
 }
 
-/// Places for the chunk of one row, and sixteen more so that the rows of a batch do not compete for the same lines of the cache.
-fn row_width(dim: usize) -> usize {
-    CHUNK.min(dim).next_multiple_of(GROUP) + 16
+/// Places for a chunk of four rows, and sixteen more a row so that the rows of a batch do not compete for the same lines of the cache.
+pub(crate) fn buffer_len(dim: usize) -> usize {
+    BATCH * (CHUNK.min(dim).next_multiple_of(GROUP) + 16)
 }
 
-/// A buffer that begins at a line of the cache.
-pub(crate) fn aligned<T: Element>(store: &mut Vec<T>, len: usize) -> &mut [T] {
-    let line = 64 / size_of::<T>();
-    store.resize(len + line, T::default());
-    let skip = store.as_ptr().align_offset(64).min(line);
-    &mut store[skip..skip + len]
+/// Places for a tile.
+pub(crate) fn total_len(dim: usize) -> usize {
+    TILE.min(dim).next_multiple_of(GROUP)
 }
 
 /// For each coordinate of `tiles`, the sum over all rows of scalar times entry, row by row.
@@ -207,40 +206,54 @@ pub(crate) struct Reconstruct<'a, E, T> {
     pub(crate) first_tile: usize,
     pub(crate) out: &'a mut [T],
     pub(crate) finish: Finish<T>,
+    /// To work in: [`buffer_len`] numbers, and [`total_len`].
+    pub(crate) buffer: &'a mut [f32],
+    pub(crate) total: &'a mut [T],
 }
 
 /// How the sum of a coordinate is put into its place: divided, then written or, multiplied, added.
 #[derive(Clone, Copy)]
 pub(crate) struct Finish<T> {
-    pub(crate) divisor: T,
-    pub(crate) add: Option<T>,
+    divisor: T,
+    /// Of a power of two: to multiply with it gives the same bits and takes less time.
+    inverse: Option<T>,
+    add: Option<T>,
 }
 
 impl<T: Real> Finish<T> {
-    #[inline(always)]
-    pub(crate) fn write(&self, out: &mut T, sum: T) {
-        let value = sum / self.divisor;
-        *out = match self.add {
-            None => value,
-            Some(scale) => scale.mul_add(value, *out),
-        };
+    pub(crate) fn new(divisor: usize, add: Option<T>) -> Self {
+        let number = T::from_f64(divisor as f64);
+        Self { divisor: number, inverse: divisor.is_power_of_two().then(|| T::ONE / number), add }
     }
-}
 
-/// Puts sums that were made elsewhere into their places.
-pub(crate) struct Place<'a, T> {
-    pub(crate) sums: &'a [T],
-    pub(crate) out: &'a mut [T],
-    pub(crate) finish: Finish<T>,
-}
-
-impl<T: Real> Operation for Place<'_, T> {
-    type Output = ();
-
+    /// Sixteen sums.
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        for (out, &sum) in self.out.iter_mut().zip(self.sums) {
-            self.finish.write(out, sum);
+    pub(super) fn lanes<S: Simd>(&self, simd: S, sums: T::Lanes<S>, out: &mut [T; 16]) {
+        let value = match self.inverse {
+            Some(inverse) => T::lanes_mul(simd, sums, T::splat(simd, inverse)),
+            None => T::lanes_div(simd, sums, T::splat(simd, self.divisor)),
+        };
+        let value = match self.add {
+            None => value,
+            Some(scale) => T::fma(simd, T::splat(simd, scale), value, T::load(simd, out)),
+        };
+        T::store(simd, value, out);
+    }
+
+    /// The sums of `out`, as many or more.
+    #[inline(always)]
+    fn all<S: Simd>(&self, simd: S, sums: &[T], out: &mut [T]) {
+        let sums = &sums[..out.len()];
+        let ((whole, tail), (sums, rest)) = (out.as_chunks_mut::<16>(), sums.as_chunks::<16>());
+        for (out, sums) in whole.iter_mut().zip(sums) {
+            self.lanes(simd, T::load(simd, sums), out);
+        }
+        if !tail.is_empty() {
+            let (mut sums, mut padded) = ([T::default(); 16], [T::default(); 16]);
+            sums[..rest.len()].copy_from_slice(rest);
+            padded[..tail.len()].copy_from_slice(tail);
+            self.lanes(simd, T::load(simd, &sums), &mut padded);
+            tail.copy_from_slice(&padded[..tail.len()]);
         }
     }
 }
@@ -273,11 +286,8 @@ impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { entries, stream, first_row, scalars, first_tile, out, finish } = self;
-        let width = row_width(out.len());
-        let (mut store, mut totals) = (Vec::new(), Vec::new());
-        let buffer = aligned(&mut store, BATCH * width);
-        let total = aligned(&mut totals, TILE.min(out.len()).next_multiple_of(GROUP));
+        let Self { entries, stream, first_row, scalars, first_tile, out, finish, buffer, total } = self;
+        let width = buffer.len() / BATCH;
         for (tile, out) in out.chunks_mut(TILE).enumerate() {
             let total = &mut total[..out.len().next_multiple_of(GROUP)];
             total.fill(T::default());
@@ -295,9 +305,7 @@ impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
                     }
                 }
             }
-            for (out, total) in out.iter_mut().zip(&*total) {
-                finish.write(out, *total);
-            }
+            finish.all(simd, total, out);
         }
     }
 }

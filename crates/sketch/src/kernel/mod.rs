@@ -14,9 +14,10 @@ mod x86;
 use std::fmt;
 
 pub(crate) use chacha::{Keystream, Stream};
-pub(crate) use dense::{Finish, Place, Project, Reconstruct, Squares, TILE, aligned};
+pub(crate) use dense::{Finish, Project, Reconstruct, Squares, TILE, buffer_len, total_len};
 pub(crate) use entries::{Entries, Fill, Gauss16, Gauss32, Signs};
-pub(crate) use fwht::{Transform, flip};
+pub(crate) use fwht::Signs as SignsAt;
+pub(crate) use fwht::{Columns, FinishRows, Flip, Inlet, Leave, Order, Outlet, Place, STRIP, Sample, Transform};
 pub(crate) use simd::{Element, Simd};
 
 /// An implementation of the arithmetic that this CPU can run. All of them give the same bits; only the speed differs.

@@ -8,6 +8,8 @@ use super::Simd;
 pub(super) struct Portable;
 
 impl Simd for Portable {
+    const REGISTERS: usize = 4;
+
     type U = [u32; 16];
     type F = [f32; 16];
     type D = [f64; 16];
@@ -98,6 +100,10 @@ impl Simd for Portable {
         from_fn(|l| x[l] * y[l])
     }
     #[inline(always)]
+    fn f_div(self, x: [f32; 16], y: [f32; 16]) -> [f32; 16] {
+        from_fn(|l| x[l] / y[l])
+    }
+    #[inline(always)]
     fn f_fma(self, x: [f32; 16], y: [f32; 16], z: [f32; 16]) -> [f32; 16] {
         from_fn(|l| x[l].mul_add(y[l], z[l]))
     }
@@ -157,6 +163,14 @@ impl Simd for Portable {
     #[inline(always)]
     fn d_sub(self, x: [f64; 16], y: [f64; 16]) -> [f64; 16] {
         from_fn(|l| x[l] - y[l])
+    }
+    #[inline(always)]
+    fn d_mul(self, x: [f64; 16], y: [f64; 16]) -> [f64; 16] {
+        from_fn(|l| x[l] * y[l])
+    }
+    #[inline(always)]
+    fn d_div(self, x: [f64; 16], y: [f64; 16]) -> [f64; 16] {
+        from_fn(|l| x[l] / y[l])
     }
     #[inline(always)]
     fn d_fma(self, x: [f64; 16], y: [f64; 16], z: [f64; 16]) -> [f64; 16] {

@@ -1,12 +1,26 @@
 //! Sixteen virtual lanes: what an instruction set must offer.
 
-/// Sixteen lanes of `u32`, `f32` and `f64`. A value of an implementing type is the proof that the CPU has the instructions, so that the methods are safe.
+use std::cell::Cell;
+use std::thread::LocalKey;
+
+use crate::scratch::Places;
+
+/// Sixteen lanes of `u32`, `f32` and `f64`. A value of an implementing type is the proof that the CPU has the instructions, so that the
+/// methods are safe.
 ///
-/// Each method does to every lane what the same operator of Rust does to a number: wrapping for integers, IEEE 754 with one rounding for floats.
+/// Each method does to every lane what the same operator of Rust does to a number: wrapping for integers, IEEE 754 with one rounding for
+/// floats.
 pub trait Simd: Copy {
+    /// How many times sixteen lanes of `f32` its registers hold.
+    const REGISTERS: usize;
+
     type U: Copy;
     type F: Copy;
     type D: Copy;
+
+    /// Asks for a line of the cache before it is needed.
+    #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
 
     fn u_splat(self, x: u32) -> Self::U;
     fn u_load(self, from: &[u32; 16]) -> Self::U;
@@ -35,6 +49,7 @@ pub trait Simd: Copy {
     fn f_add(self, x: Self::F, y: Self::F) -> Self::F;
     fn f_sub(self, x: Self::F, y: Self::F) -> Self::F;
     fn f_mul(self, x: Self::F, y: Self::F) -> Self::F;
+    fn f_div(self, x: Self::F, y: Self::F) -> Self::F;
     /// x y + z, rounded once.
     fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F;
     fn f_sqrt(self, x: Self::F) -> Self::F;
@@ -54,6 +69,8 @@ pub trait Simd: Copy {
     fn d_store(self, x: Self::D, to: &mut [f64; 16]);
     fn d_add(self, x: Self::D, y: Self::D) -> Self::D;
     fn d_sub(self, x: Self::D, y: Self::D) -> Self::D;
+    fn d_mul(self, x: Self::D, y: Self::D) -> Self::D;
+    fn d_div(self, x: Self::D, y: Self::D) -> Self::D;
     fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D;
     /// Negates the lanes whose top bit is set in `signs`.
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D;
@@ -72,15 +89,21 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
     fn store<S: Simd>(simd: S, x: Self::Lanes<S>, to: &mut [Self; 16]);
     fn lanes_add<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>) -> Self::Lanes<S>;
     fn lanes_sub<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>) -> Self::Lanes<S>;
+    fn lanes_mul<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>) -> Self::Lanes<S>;
+    fn lanes_div<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>) -> Self::Lanes<S>;
     fn fma<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>, z: Self::Lanes<S>) -> Self::Lanes<S>;
     fn flip<S: Simd>(simd: S, x: Self::Lanes<S>, signs: S::U) -> Self::Lanes<S>;
     fn lanes_sum<S: Simd>(simd: S, x: Self::Lanes<S>) -> Self;
     fn hadamard<S: Simd>(simd: S, x: Self::Lanes<S>) -> Self::Lanes<S>;
     fn widen<S: Simd>(simd: S, x: S::F) -> Self::Lanes<S>;
+
+    /// This thread's places to work in.
+    fn places() -> &'static LocalKey<Places<Self>>;
 }
 
 macro_rules! element {
-    ($type:ty, $lanes:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $fma:ident, $flip:ident, $sum:ident, $hadamard:ident, $widen:expr) => {
+    ($type:ty, $lanes:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $div:ident,
+     $fma:ident, $flip:ident, $sum:ident, $hadamard:ident, $widen:expr) => {
         impl Element for $type {
             type Lanes<S: Simd> = S::$lanes;
 
@@ -105,6 +128,14 @@ macro_rules! element {
                 simd.$sub(x, y)
             }
             #[inline(always)]
+            fn lanes_mul<S: Simd>(simd: S, x: S::$lanes, y: S::$lanes) -> S::$lanes {
+                simd.$mul(x, y)
+            }
+            #[inline(always)]
+            fn lanes_div<S: Simd>(simd: S, x: S::$lanes, y: S::$lanes) -> S::$lanes {
+                simd.$div(x, y)
+            }
+            #[inline(always)]
             fn fma<S: Simd>(simd: S, x: S::$lanes, y: S::$lanes, z: S::$lanes) -> S::$lanes {
                 simd.$fma(x, y, z)
             }
@@ -124,10 +155,28 @@ macro_rules! element {
             fn widen<S: Simd>(simd: S, x: S::F) -> S::$lanes {
                 $widen(simd, x)
             }
+            fn places() -> &'static LocalKey<Places<Self>> {
+                thread_local!(static PLACES: Places<$type> = const { [const { Cell::new(Vec::new()) }; 3] });
+                &PLACES
+            }
         }
     };
 }
 
-element!(f32, F, f_splat, f_load, f_store, f_add, f_sub, f_fma, f_flip, f_sum, f_hadamard, |_: S, x| x);
-element!(f64, D, d_splat, d_load, d_store, d_add, d_sub, d_fma, d_flip, d_sum, d_hadamard, |simd: S, x| simd
-    .d_widen(x));
+element!(f32, F, f_splat, f_load, f_store, f_add, f_sub, f_mul, f_div, f_fma, f_flip, f_sum, f_hadamard, |_: S, x| x);
+element!(
+    f64,
+    D,
+    d_splat,
+    d_load,
+    d_store,
+    d_add,
+    d_sub,
+    d_mul,
+    d_div,
+    d_fma,
+    d_flip,
+    d_sum,
+    d_hadamard,
+    |simd: S, x| simd.d_widen(x)
+);

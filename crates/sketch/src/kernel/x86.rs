@@ -6,16 +6,16 @@ use std::arch::x86_64::*;
 
 use super::{Operation, Simd};
 
-/// The proof that AVX2 and FMA are there: made only by [`run_avx2`].
+/// The proof that AVX2, FMA and POPCNT are there: made only by [`run_avx2`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
-/// The proof that AVX-512F is there: made only by [`run_avx512`].
+/// The proof that AVX-512F and what [`Avx2`] proves are there: made only by [`run_avx512`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 
 pub(super) fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("popcnt")
 }
 
 pub(super) fn has_avx512() -> bool {
@@ -23,22 +23,22 @@ pub(super) fn has_avx512() -> bool {
 }
 
 pub(super) fn run_avx2<O: Operation>(operation: O) -> O::Output {
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,popcnt")]
     fn inner<O: Operation>(operation: O) -> O::Output {
         operation.run(Avx2(()))
     }
-    assert!(has_avx2(), "the kernel `avx2` needs AVX2 and FMA");
-    // SAFETY: AVX2 and FMA were found on this CPU by the line above.
+    assert!(has_avx2(), "the kernel `avx2` needs AVX2, FMA and POPCNT");
+    // SAFETY: AVX2, FMA and POPCNT were found on this CPU by the line above.
     unsafe { inner(operation) }
 }
 
 pub(super) fn run_avx512<O: Operation>(operation: O) -> O::Output {
-    #[target_feature(enable = "avx512f,avx2,fma")]
+    #[target_feature(enable = "avx512f,avx2,fma,popcnt")]
     fn inner<O: Operation>(operation: O) -> O::Output {
         operation.run(Avx512(()))
     }
     assert!(has_avx512(), "the kernel `avx512` needs AVX-512F");
-    // SAFETY: AVX-512F, AVX2 and FMA were found on this CPU by the line above.
+    // SAFETY: AVX-512F, AVX2, FMA and POPCNT were found on this CPU by the line above.
     unsafe { inner(operation) }
 }
 
@@ -52,17 +52,17 @@ macro_rules! proven {
 }
 
 impl Avx2 {
-    /// Strides 4, 2, 1 of eight lanes: every lane with its partner, negated in the upper one of each pair.
+    /// Strides 4, 2, 1 of eight lanes: every lane with its partner, negated in the upper one of each pair. The products are exact, so
+    /// they round as sums do.
     #[inline(always)]
     fn hadamard8(self, x: __m256) -> __m256 {
         proven!(
-            let minus = -0.0;
-            let signs = _mm256_setr_ps(0.0, 0.0, 0.0, 0.0, minus, minus, minus, minus);
-            let x = _mm256_add_ps(_mm256_permute2f128_ps::<1>(x, x), _mm256_xor_ps(x, signs));
-            let signs = _mm256_setr_ps(0.0, 0.0, minus, minus, 0.0, 0.0, minus, minus);
-            let x = _mm256_add_ps(_mm256_permute_ps::<0b01_00_11_10>(x), _mm256_xor_ps(x, signs));
-            let signs = _mm256_setr_ps(0.0, minus, 0.0, minus, 0.0, minus, 0.0, minus);
-            _mm256_add_ps(_mm256_permute_ps::<0b10_11_00_01>(x), _mm256_xor_ps(x, signs))
+            let signs = _mm256_setr_ps(1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0);
+            let x = _mm256_fmadd_ps(x, signs, _mm256_permute2f128_ps::<1>(x, x));
+            let signs = _mm256_setr_ps(1.0, 1.0, -1.0, -1.0, 1.0, 1.0, -1.0, -1.0);
+            let x = _mm256_fmadd_ps(x, signs, _mm256_permute_ps::<0b01_00_11_10>(x));
+            let signs = _mm256_setr_ps(1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0);
+            _mm256_fmadd_ps(x, signs, _mm256_permute_ps::<0b10_11_00_01>(x))
         )
     }
 
@@ -70,10 +70,10 @@ impl Avx2 {
     #[inline(always)]
     fn hadamard4(self, x: __m256d) -> __m256d {
         proven!(
-            let signs = _mm256_setr_pd(0.0, 0.0, -0.0, -0.0);
-            let x = _mm256_add_pd(_mm256_permute2f128_pd::<1>(x, x), _mm256_xor_pd(x, signs));
-            let signs = _mm256_setr_pd(0.0, -0.0, 0.0, -0.0);
-            _mm256_add_pd(_mm256_permute_pd::<0b0101>(x), _mm256_xor_pd(x, signs))
+            let signs = _mm256_setr_pd(1.0, 1.0, -1.0, -1.0);
+            let x = _mm256_fmadd_pd(x, signs, _mm256_permute2f128_pd::<1>(x, x));
+            let signs = _mm256_setr_pd(1.0, -1.0, 1.0, -1.0);
+            _mm256_fmadd_pd(x, signs, _mm256_permute_pd::<0b0101>(x))
         )
     }
 }
@@ -86,28 +86,24 @@ impl Avx2 {
 }
 
 impl Avx512 {
-    /// Changes the sign of the given lanes.
+    /// Adds `x`, negated in the given lanes, to `y`. The product is exact, so this rounds as the sum does.
     #[inline(always)]
-    fn negate16(self, x: __m512, lanes: u16) -> __m512 {
-        let signs = proven!(_mm512_maskz_set1_epi32(lanes, i32::MIN));
-        self.f_from_bits(self.u_xor(self.f_to_bits(x), signs))
+    fn add_negated16(self, x: __m512, lanes: u16, y: __m512) -> __m512 {
+        proven!(_mm512_fmadd_ps(x, _mm512_mask_blend_ps(lanes, _mm512_set1_ps(1.0), _mm512_set1_ps(-1.0)), y))
     }
 
     #[inline(always)]
-    fn negate8(self, x: __m512d, lanes: u8) -> __m512d {
-        proven!(
-            let signs = _mm512_maskz_set1_epi64(lanes, i64::MIN);
-            _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(x), signs))
-        )
+    fn add_negated8(self, x: __m512d, lanes: u8, y: __m512d) -> __m512d {
+        proven!(_mm512_fmadd_pd(x, _mm512_mask_blend_pd(lanes, _mm512_set1_pd(1.0), _mm512_set1_pd(-1.0)), y))
     }
 
     /// Strides 4, 2, 1 of eight lanes.
     #[inline(always)]
     fn hadamard8(self, x: __m512d) -> __m512d {
         proven!(
-            let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b01_00_11_10>(x, x), self.negate8(x, 0xf0));
-            let x = _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_11_00_01>(x, x), self.negate8(x, 0xcc));
-            _mm512_add_pd(_mm512_permute_pd::<0b0101_0101>(x), self.negate8(x, 0xaa))
+            let x = self.add_negated8(x, 0xf0, _mm512_shuffle_f64x2::<0b01_00_11_10>(x, x));
+            let x = self.add_negated8(x, 0xcc, _mm512_shuffle_f64x2::<0b10_11_00_01>(x, x));
+            self.add_negated8(x, 0xaa, _mm512_permute_pd::<0b0101_0101>(x))
         )
     }
 
@@ -121,10 +117,16 @@ impl Avx512 {
 }
 
 impl Simd for Avx2 {
+    const REGISTERS: usize = 8;
+
     type U = [__m256i; 2];
     type F = [__m256; 2];
     type D = [__m256d; 4];
 
+    #[inline(always)]
+    fn prefetch<T>(self, from: &T) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
+    }
     #[inline(always)]
     fn u_splat(self, x: u32) -> Self::U {
         proven!([_mm256_set1_epi32(x as i32); 2])
@@ -221,6 +223,10 @@ impl Simd for Avx2 {
         proven!([_mm256_mul_ps(x[0], y[0]), _mm256_mul_ps(x[1], y[1])])
     }
     #[inline(always)]
+    fn f_div(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!([_mm256_div_ps(x[0], y[0]), _mm256_div_ps(x[1], y[1])])
+    }
+    #[inline(always)]
     fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
         proven!([_mm256_fmadd_ps(x[0], y[0], z[0]), _mm256_fmadd_ps(x[1], y[1], z[1])])
     }
@@ -298,6 +304,24 @@ impl Simd for Avx2 {
         ])
     }
     #[inline(always)]
+    fn d_mul(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([
+            _mm256_mul_pd(x[0], y[0]),
+            _mm256_mul_pd(x[1], y[1]),
+            _mm256_mul_pd(x[2], y[2]),
+            _mm256_mul_pd(x[3], y[3])
+        ])
+    }
+    #[inline(always)]
+    fn d_div(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([
+            _mm256_div_pd(x[0], y[0]),
+            _mm256_div_pd(x[1], y[1]),
+            _mm256_div_pd(x[2], y[2]),
+            _mm256_div_pd(x[3], y[3])
+        ])
+    }
+    #[inline(always)]
     fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {
         proven!([
             _mm256_fmadd_pd(x[0], y[0], z[0]),
@@ -344,10 +368,16 @@ impl Simd for Avx2 {
 }
 
 impl Simd for Avx512 {
+    const REGISTERS: usize = 32;
+
     type U = __m512i;
     type F = __m512;
     type D = [__m512d; 2];
 
+    #[inline(always)]
+    fn prefetch<T>(self, from: &T) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
+    }
     #[inline(always)]
     fn u_splat(self, x: u32) -> Self::U {
         proven!(_mm512_set1_epi32(x as i32))
@@ -434,6 +464,10 @@ impl Simd for Avx512 {
         proven!(_mm512_mul_ps(x, y))
     }
     #[inline(always)]
+    fn f_div(self, x: Self::F, y: Self::F) -> Self::F {
+        proven!(_mm512_div_ps(x, y))
+    }
+    #[inline(always)]
     fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
         proven!(_mm512_fmadd_ps(x, y, z))
     }
@@ -471,10 +505,10 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn f_hadamard(self, x: Self::F) -> Self::F {
         proven!(
-            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b01_00_11_10>(x, x), self.negate16(x, 0xff00));
-            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_11_00_01>(x, x), self.negate16(x, 0xf0f0));
-            let x = _mm512_add_ps(_mm512_permute_ps::<0b01_00_11_10>(x), self.negate16(x, 0xcccc));
-            _mm512_add_ps(_mm512_permute_ps::<0b10_11_00_01>(x), self.negate16(x, 0xaaaa))
+            let x = self.add_negated16(x, 0xff00, _mm512_shuffle_f32x4::<0b01_00_11_10>(x, x));
+            let x = self.add_negated16(x, 0xf0f0, _mm512_shuffle_f32x4::<0b10_11_00_01>(x, x));
+            let x = self.add_negated16(x, 0xcccc, _mm512_permute_ps::<0b01_00_11_10>(x));
+            self.add_negated16(x, 0xaaaa, _mm512_permute_ps::<0b10_11_00_01>(x))
         )
     }
 
@@ -502,6 +536,14 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn d_sub(self, x: Self::D, y: Self::D) -> Self::D {
         proven!([_mm512_sub_pd(x[0], y[0]), _mm512_sub_pd(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn d_mul(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([_mm512_mul_pd(x[0], y[0]), _mm512_mul_pd(x[1], y[1])])
+    }
+    #[inline(always)]
+    fn d_div(self, x: Self::D, y: Self::D) -> Self::D {
+        proven!([_mm512_div_pd(x[0], y[0]), _mm512_div_pd(x[1], y[1])])
     }
     #[inline(always)]
     fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {
