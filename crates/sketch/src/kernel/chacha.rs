@@ -15,34 +15,62 @@ pub(crate) struct Stream {
 /// One block for each of four (row, counter) addresses.
 #[inline(always)]
 pub(super) fn blocks<S: Simd>(simd: S, stream: &Stream, rows: [u32; 4], counters: [u32; 4]) -> [[u32; 16]; 4] {
+    let mut out = [[0; 16]; 4];
+    blocks_at::<S, 1>(simd, stream, &[rows], &[counters], &mut out);
+    out
+}
+
+/// One block for each of 4 `N` addresses: `N` chains of instructions that do not wait for each other.
+#[inline(always)]
+pub(super) fn blocks_at<S: Simd, const N: usize>(
+    simd: S,
+    stream: &Stream,
+    rows: &[[u32; 4]; N],
+    counters: &[[u32; 4]; N],
+    out: &mut [[u32; 16]],
+) {
     let mut constants = [0; 16];
     let mut low = [0; 16];
     let mut high = [0; 16];
-    let mut address = [0; 16];
+    let mut addresses = [[0; 16]; N];
     for block in 0..4 {
         constants[4 * block..][..4].copy_from_slice(&CONSTANTS);
         low[4 * block..][..4].copy_from_slice(&stream.key[..4]);
         high[4 * block..][..4].copy_from_slice(&stream.key[4..]);
-        let nonce = [counters[block], stream.round as u32, (stream.round >> 32) as u32, rows[block]];
-        address[4 * block..][..4].copy_from_slice(&nonce);
-    }
-    let start = [simd.u_load(&constants), simd.u_load(&low), simd.u_load(&high), simd.u_load(&address)];
-    let [mut a, mut b, mut c, mut d] = start;
-    for _ in 0..6 {
-        (a, b, c, d) = quarter_rounds(simd, a, b, c, d);
-        (b, c, d) = (simd.u_turn1(b), simd.u_turn2(c), simd.u_turn3(d));
-        (a, b, c, d) = quarter_rounds(simd, a, b, c, d);
-        (b, c, d) = (simd.u_turn3(b), simd.u_turn2(c), simd.u_turn1(d));
-    }
-    let mut out = [[0; 16]; 4];
-    let mut lanes = [0; 16];
-    for (quarter, (end, start)) in [a, b, c, d].into_iter().zip(start).enumerate() {
-        simd.u_store(simd.u_add(end, start), &mut lanes);
-        for block in 0..4 {
-            out[block][4 * quarter..][..4].copy_from_slice(&lanes[4 * block..][..4]);
+        for n in 0..N {
+            let nonce = [counters[n][block], stream.round as u32, (stream.round >> 32) as u32, rows[n][block]];
+            addresses[n][4 * block..][..4].copy_from_slice(&nonce);
         }
     }
-    out
+    let (mut a, mut b) = ([simd.u_load(&constants); N], [simd.u_load(&low); N]);
+    let (mut c, mut d) = ([simd.u_load(&high); N], [simd.u_splat(0); N]);
+    for n in 0..N {
+        d[n] = simd.u_load(&addresses[n]);
+    }
+    for _ in 0..6 {
+        for n in 0..N {
+            (a[n], b[n], c[n], d[n]) = quarter_rounds(simd, a[n], b[n], c[n], d[n]);
+        }
+        for n in 0..N {
+            (b[n], c[n], d[n]) = (simd.u_turn1(b[n]), simd.u_turn2(c[n]), simd.u_turn3(d[n]));
+        }
+        for n in 0..N {
+            (a[n], b[n], c[n], d[n]) = quarter_rounds(simd, a[n], b[n], c[n], d[n]);
+        }
+        for n in 0..N {
+            (b[n], c[n], d[n]) = (simd.u_turn3(b[n]), simd.u_turn2(c[n]), simd.u_turn1(d[n]));
+        }
+    }
+    let mut lanes = [0; 16];
+    for n in 0..N {
+        let starts = [&constants, &low, &high, &addresses[n]];
+        for (quarter, (end, start)) in [a[n], b[n], c[n], d[n]].into_iter().zip(starts).enumerate() {
+            simd.u_store(simd.u_add(end, simd.u_load(start)), &mut lanes);
+            for block in 0..4 {
+                out[4 * n + block][4 * quarter..][..4].copy_from_slice(&lanes[4 * block..][..4]);
+            }
+        }
+    }
 }
 
 #[inline(always)]

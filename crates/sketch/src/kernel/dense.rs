@@ -42,6 +42,19 @@ impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
         for i in 0..vectors.len() {
             out[i * stride..][..rows.len()].fill(T::default());
         }
+        if let ([vector], 1..) = (vectors, entries.at_once::<S>()) {
+            let vector = &vector[start..start + dim];
+            for (tile, vector) in vector.chunks(TILE).enumerate() {
+                for (batch, sums) in out[..rows.len()].chunks_mut(entries.at_once::<S>()).enumerate() {
+                    let first = first_row.wrapping_add((rows.start + batch * entries.at_once::<S>()) as u32);
+                    let mut state = entries.start(simd, &stream, first, sums.len(), tile);
+                    for chunk in vector.chunks(CHUNK) {
+                        entries.dot(simd, &mut state, chunk, sums);
+                    }
+                }
+            }
+            return;
+        }
         let width = buffer.len() / BATCH;
         for (tile, tile_start) in (0..dim).step_by(TILE).enumerate() {
             let tile_end = dim.min(tile_start + TILE);
@@ -291,6 +304,17 @@ impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
         for (tile, out) in out.chunks_mut(TILE).enumerate() {
             let total = &mut total[..out.len().next_multiple_of(GROUP)];
             total.fill(T::default());
+            if entries.at_once::<S>() > 0 {
+                for (batch, scalars) in scalars.chunks(entries.at_once::<S>()).enumerate() {
+                    let first = first_row.wrapping_add((batch * entries.at_once::<S>()) as u32);
+                    let mut state = entries.start(simd, &stream, first, scalars.len(), first_tile + tile);
+                    for total in total.chunks_mut(CHUNK) {
+                        entries.add(simd, &mut state, scalars, total);
+                    }
+                }
+                finish.all(simd, total, out);
+                continue;
+            }
             for (batch, scalars) in scalars.chunks(BATCH).enumerate() {
                 let first = first_row.wrapping_add((batch * BATCH) as u32);
                 let mut state = entries.start(simd, &stream, first, scalars.len(), first_tile + tile);

@@ -2,9 +2,10 @@
 
 use std::f64::consts::LN_2;
 
-use super::chacha::{Stream, blocks};
-use super::dense::TILE;
+use super::chacha::{Stream, blocks, blocks_at};
+use super::dense::{CHUNK, TILE};
 use super::{Operation, Simd};
+use crate::Real;
 
 /// Coordinates that one step of every generator makes; rows of a chunk are padded to it.
 pub(super) const GROUP: usize = 64;
@@ -19,6 +20,30 @@ pub(crate) trait Entries: Copy + Send + Sync {
 
     /// The next entries of each row: as many as fit in `out[row]`, a multiple of 64, the same for all.
     fn fill<S: Simd>(self, simd: S, state: &mut Self::State, out: &mut [&mut [f32]]);
+
+    /// Rows that [`dot`](Self::dot) and [`add`](Self::add) take at a time, or 0 where the entries had better go through a buffer.
+    fn at_once<S: Simd>(self) -> usize;
+
+    /// Adds to each sum the inner product of a row with the next chunk of a vector, the entries never leaving the registers.
+    fn dot<S: Simd, T: Real>(self, simd: S, state: &mut Self::State, vector: &[T], sums: &mut [T]);
+
+    /// Adds to the next chunk of a total, a multiple of 64 long, each scalar times its row.
+    fn add<S: Simd, T: Real>(self, simd: S, state: &mut Self::State, scalars: &[T], total: &mut [T]);
+}
+
+/// Sixteen numbers of a chunk from 16 `k` on, with zeros after its end.
+#[inline(always)]
+fn lanes_at<S: Simd, T: Real>(simd: S, chunk: &[T], k: usize) -> T::Lanes<S> {
+    let (whole, tail) = chunk.as_chunks::<16>();
+    match whole.get(k) {
+        Some(lanes) => T::load(simd, lanes),
+        None if k == whole.len() => {
+            let mut padded = [T::default(); 16];
+            padded[..tail.len()].copy_from_slice(tail);
+            T::load(simd, &padded)
+        }
+        None => T::splat(simd, T::default()),
+    }
 }
 
 /// Random signs: entry c is -1 where bit 31 - (c mod 512) / 16 of word c mod 16 of block c / 512 is set.
@@ -58,6 +83,147 @@ impl Entries for Signs {
             }
         }
     }
+
+    #[inline(always)]
+    fn at_once<S: Simd>(self) -> usize {
+        SIGN_ROWS
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, T: Real>(self, simd: S, state: &mut SignState, vector: &[T], sums: &mut [T]) {
+        let words = state.words(simd, vector.len());
+        let (wide, mut row) = (S::REGISTERS * 4 / size_of::<T>(), 0);
+        while row < sums.len() {
+            match sums.len() - row {
+                8.. if wide >= 32 => {
+                    dot_signs::<S, T, 8>(simd, &words, row, vector, sums);
+                    row += 8;
+                }
+                4.. if wide >= 16 => {
+                    dot_signs::<S, T, 4>(simd, &words, row, vector, sums);
+                    row += 4;
+                }
+                2.. => {
+                    dot_signs::<S, T, 2>(simd, &words, row, vector, sums);
+                    row += 2;
+                }
+                _ => {
+                    dot_signs::<S, T, 1>(simd, &words, row, vector, sums);
+                    row += 1;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add<S: Simd, T: Real>(self, simd: S, state: &mut SignState, scalars: &[T], total: &mut [T]) {
+        let words = state.words(simd, total.len());
+        let (wide, mut row) = (S::REGISTERS * 4 / size_of::<T>(), 0);
+        while row < scalars.len() {
+            match scalars.len() - row {
+                8.. if wide >= 32 => {
+                    add_signs::<S, T, 8>(simd, &words, row, scalars, total);
+                    row += 8;
+                }
+                4.. => {
+                    add_signs::<S, T, 4>(simd, &words, row, scalars, total);
+                    row += 4;
+                }
+                2.. => {
+                    add_signs::<S, T, 2>(simd, &words, row, scalars, total);
+                    row += 2;
+                }
+                _ => {
+                    add_signs::<S, T, 1>(simd, &words, row, scalars, total);
+                    row += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Rows of signs that are made together.
+const SIGN_ROWS: usize = 8;
+
+/// The signs of eight rows in a chunk: `[block][row]`.
+type SignWords = [[[u32; 16]; SIGN_ROWS]; CHUNK / 512];
+
+impl SignState {
+    #[inline(always)]
+    fn words<S: Simd>(&mut self, simd: S, len: usize) -> SignWords {
+        let mut words = [[[0; 16]; SIGN_ROWS]; CHUNK / 512];
+        let rows = |half: u32| std::array::from_fn(|row| self.first.wrapping_add(4 * half + row as u32));
+        let (low, high, now, next) = (rows(0), rows(1), [self.block; 4], [self.block.wrapping_add(1); 4]);
+        let out = words.as_flattened_mut();
+        if S::REGISTERS >= 32 && len > 512 {
+            blocks_at::<S, 4>(simd, &self.stream, &[low, high, low, high], &[now, now, next, next], out);
+        } else {
+            for (block, out) in out.chunks_exact_mut(SIGN_ROWS).enumerate().take(len.div_ceil(512)) {
+                let counters = if block == 0 { now } else { next };
+                blocks_at::<S, 2>(simd, &self.stream, &[low, high], &[counters, counters], out);
+            }
+        }
+        self.block = self.block.wrapping_add(len.div_ceil(512) as u32);
+        words
+    }
+}
+
+/// The inner products of `R` rows of signs with a chunk: a sign is flipped in the vector's own lanes.
+#[inline(always)]
+fn dot_signs<S: Simd, T: Real, const R: usize>(simd: S, words: &SignWords, first: usize, chunk: &[T], sums: &mut [T]) {
+    let mut sum = [T::splat(simd, T::default()); R];
+    for (part, words) in chunk.chunks(512).zip(words) {
+        let mut bits = [simd.u_splat(0); R];
+        for r in 0..R {
+            bits[r] = simd.u_load(&words[first + r]);
+        }
+        let (whole, tail) = part.as_chunks::<16>();
+        for lanes in whole {
+            let lanes = T::load(simd, lanes);
+            for r in 0..R {
+                sum[r] = T::lanes_add(simd, sum[r], T::flip(simd, lanes, bits[r]));
+                bits[r] = simd.u_shl::<1>(bits[r]);
+            }
+        }
+        if !tail.is_empty() {
+            let lanes = lanes_at(simd, tail, 0);
+            for r in 0..R {
+                sum[r] = T::lanes_add(simd, sum[r], T::flip(simd, lanes, bits[r]));
+            }
+        }
+    }
+    for r in 0..R {
+        sums[first + r] += T::lanes_sum(simd, sum[r]);
+    }
+}
+
+/// Adds `R` scalars under the signs of their rows.
+#[inline(always)]
+fn add_signs<S: Simd, T: Real, const R: usize>(
+    simd: S,
+    words: &SignWords,
+    first: usize,
+    scalars: &[T],
+    total: &mut [T],
+) {
+    let mut scalar = [T::splat(simd, T::default()); R];
+    for r in 0..R {
+        scalar[r] = T::splat(simd, scalars[first + r]);
+    }
+    for (part, words) in total.chunks_mut(512).zip(words) {
+        let mut bits = [simd.u_splat(0); R];
+        for r in 0..R {
+            bits[r] = simd.u_load(&words[first + r]);
+        }
+        for lanes in part.as_chunks_mut::<16>().0 {
+            let mut sum = T::load(simd, lanes);
+            for r in 0..R {
+                sum = T::lanes_add(simd, sum, T::flip(simd, scalar[r], bits[r]));
+                bits[r] = simd.u_shl::<1>(bits[r]);
+            }
+            T::store(simd, sum, lanes);
+        }
+    }
 }
 
 /// Gaussian numbers from 32 random bits a pair: Box and Muller with a radius and an angle of 16 bits each, then two pairs are mixed,
@@ -95,6 +261,34 @@ impl Entries for Gauss16 {
             }
         }
     }
+
+    #[inline(always)]
+    fn at_once<S: Simd>(self) -> usize {
+        if S::REGISTERS >= 16 { 4 } else { 0 }
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, T: Real>(self, simd: S, state: &mut Generators, vector: &[T], sums: &mut [T]) {
+        for (generator, sum) in state.iter_mut().zip(sums) {
+            dot_row::<S, T, Self>(simd, generator, vector, sum);
+        }
+    }
+
+    #[inline(always)]
+    fn add<S: Simd, T: Real>(self, simd: S, state: &mut Generators, scalars: &[T], total: &mut [T]) {
+        for (generator, &scalar) in state.iter_mut().zip(scalars) {
+            add_row::<S, T, Self>(simd, generator, scalar, total);
+        }
+    }
+}
+
+impl Group for Gauss16 {
+    #[inline(always)]
+    fn next<S: Simd>(simd: S, generator: &mut [S::U; 4]) -> [S::F; 4] {
+        let (x1, y1) = pair16(simd, next_word(simd, generator));
+        let (x2, y2) = pair16(simd, next_word(simd, generator));
+        [simd.f_add(x1, x2), simd.f_sub(x1, x2), simd.f_add(y1, y2), simd.f_sub(y1, y2)]
+    }
 }
 
 impl Entries for Gauss32 {
@@ -120,6 +314,100 @@ impl Entries for Gauss32 {
             }
         }
     }
+
+    #[inline(always)]
+    fn at_once<S: Simd>(self) -> usize {
+        if S::REGISTERS >= 16 { 4 } else { 0 }
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, T: Real>(self, simd: S, state: &mut Generators, vector: &[T], sums: &mut [T]) {
+        for (generator, sum) in state.iter_mut().zip(sums) {
+            dot_row::<S, T, Self>(simd, generator, vector, sum);
+        }
+    }
+
+    #[inline(always)]
+    fn add<S: Simd, T: Real>(self, simd: S, state: &mut Generators, scalars: &[T], total: &mut [T]) {
+        for (generator, &scalar) in state.iter_mut().zip(scalars) {
+            add_row::<S, T, Self>(simd, generator, scalar, total);
+        }
+    }
+}
+
+impl Group for Gauss32 {
+    #[inline(always)]
+    fn next<S: Simd>(simd: S, generator: &mut [S::U; 4]) -> [S::F; 4] {
+        let words = [next_word(simd, generator), next_word(simd, generator)];
+        let (x1, y1) = pair32(simd, words[0], words[1]);
+        let words = [next_word(simd, generator), next_word(simd, generator)];
+        let (x2, y2) = pair32(simd, words[0], words[1]);
+        [x1, y1, x2, y2]
+    }
+}
+
+/// The next 64 entries of a row, in registers.
+trait Group {
+    fn next<S: Simd>(simd: S, generator: &mut [S::U; 4]) -> [S::F; 4];
+}
+
+/// The inner product of a row with a chunk.
+#[inline(always)]
+fn dot_row<S: Simd, T: Real, G: Group>(simd: S, generator: &mut [[u32; 16]; 4], chunk: &[T], sum: &mut T) {
+    let mut state = [simd.u_splat(0); 4];
+    for (state, words) in state.iter_mut().zip(&*generator) {
+        *state = simd.u_load(words);
+    }
+    let mut lanes = T::splat(simd, T::default());
+    let (whole, tail) = chunk.as_chunks::<GROUP>();
+    for group in whole {
+        let entries = G::next(simd, &mut state);
+        for (entries, values) in entries.into_iter().zip(group.as_chunks::<16>().0) {
+            lanes = T::fma(simd, T::widen(simd, entries), T::load(simd, values), lanes);
+        }
+    }
+    if !tail.is_empty() {
+        let entries = G::next(simd, &mut state);
+        for (k, entries) in entries.into_iter().enumerate().take(tail.len().div_ceil(16)) {
+            lanes = T::fma(simd, T::widen(simd, entries), lanes_at(simd, tail, k), lanes);
+        }
+    }
+    *sum += T::lanes_sum(simd, lanes);
+    for (state, words) in state.into_iter().zip(generator) {
+        simd.u_store(state, words);
+    }
+}
+
+/// Adds a scalar times a row.
+#[inline(always)]
+fn add_row<S: Simd, T: Real, G: Group>(simd: S, generator: &mut [[u32; 16]; 4], scalar: T, total: &mut [T]) {
+    let mut state = [simd.u_splat(0); 4];
+    for (state, words) in state.iter_mut().zip(&*generator) {
+        *state = simd.u_load(words);
+    }
+    let scalar = T::splat(simd, scalar);
+    for group in total.as_chunks_mut::<GROUP>().0 {
+        let entries = G::next(simd, &mut state);
+        for (entries, total) in entries.into_iter().zip(group.as_chunks_mut::<16>().0) {
+            let sum = T::load(simd, total);
+            T::store(simd, T::fma(simd, T::widen(simd, entries), scalar, sum), total);
+        }
+    }
+    for (state, words) in state.into_iter().zip(generator) {
+        simd.u_store(state, words);
+    }
+}
+
+/// One step of sixteen generators.
+#[inline(always)]
+fn next_word<S: Simd>(simd: S, state: &mut [S::U; 4]) -> S::U {
+    let [s0, s1, s2, s3] = *state;
+    let word = simd.u_add(simd.u_rotl::<7, 25>(simd.u_add(s0, s3)), s0);
+    let shifted = simd.u_shl::<9>(s1);
+    let (mixed2, mixed3) = (simd.u_xor(s2, s0), simd.u_xor(s3, s1));
+    *state =
+        [simd.u_xor(s0, mixed3), simd.u_xor(s1, mixed2), simd.u_xor(mixed2, shifted), simd.u_rotl::<11, 21>(mixed3)];
+    word
 }
 
 /// Four blocks of the key stream are the four words of the sixteen states. (All four being 0 in a lane has probability 2^-128.)
@@ -137,21 +425,13 @@ fn seed<S: Simd>(simd: S, stream: &Stream, first: u32, live: usize, tile: usize)
 /// follows, so that neither needs more registers than there are.
 #[inline(always)]
 fn lay_words<S: Simd, const STEPS: usize>(simd: S, generator: &mut [[u32; 16]; 4], row: &mut [f32]) {
-    let [mut s0, mut s1, mut s2, mut s3] = generator.map(|word| simd.u_load(&word));
+    let mut state = generator.map(|word| simd.u_load(&word));
     for group in row.as_chunks_mut::<GROUP>().0 {
         for lanes in &mut group.as_chunks_mut::<16>().0[..STEPS] {
-            let word = simd.u_add(simd.u_rotl::<7, 25>(simd.u_add(s0, s3)), s0);
-            let shifted = simd.u_shl::<9>(s1);
-            s2 = simd.u_xor(s2, s0);
-            s3 = simd.u_xor(s3, s1);
-            s1 = simd.u_xor(s1, s2);
-            s0 = simd.u_xor(s0, s3);
-            s2 = simd.u_xor(s2, shifted);
-            s3 = simd.u_rotl::<11, 21>(s3);
-            simd.f_store(simd.f_from_bits(word), lanes);
+            simd.f_store(simd.f_from_bits(next_word(simd, &mut state)), lanes);
         }
     }
-    for (word, state) in generator.iter_mut().zip([s0, s1, s2, s3]) {
+    for (word, state) in generator.iter_mut().zip(state) {
         simd.u_store(state, word);
     }
 }
@@ -192,8 +472,11 @@ const fn scaled<const N: usize>(mut coefficients: [f32; N], factor: f64) -> [f32
 #[inline(always)]
 fn pair16<S: Simd>(simd: S, word: S::U) -> (S::F, S::F) {
     let odd = simd.u_or(simd.u_shr::<15>(word), simd.u_splat(1));
-    let angle = simd.u_or(simd.u_shl::<17>(word), simd.u_splat(1 << 16));
     let radius = radius(simd, odd, 17, &LN_16, (-2.0 * HALF * LN_2) as f32);
+    // The angle is signed; with its top bit flipped it counts from -1 on, and 3 plus it is a float whose mantissa begins with its bits.
+    let mantissa = simd.u_and(simd.u_shl::<8>(word), simd.u_splat(0x7f_ff00));
+    let above_2 = simd.f_from_bits(simd.u_xor(mantissa, simd.u_splat(2f32.to_bits() | 1 << 22 | 1 << 7)));
+    let angle = simd.f_sub(above_2, simd.f_splat(3.0));
     turn(simd, radius, angle, simd.u_shl::<16>(word), &SIN_SHORT, &COS_SHORT)
 }
 
@@ -202,35 +485,38 @@ fn pair16<S: Simd>(simd: S, word: S::U) -> (S::F, S::F) {
 fn pair32<S: Simd>(simd: S, first: S::U, second: S::U) -> (S::F, S::F) {
     let odd = simd.u_or(simd.u_shr::<1>(first), simd.u_splat(1));
     let angle = simd.u_or(simd.u_shl::<1>(second), simd.u_splat(1));
+    let angle = simd.f_mul(simd.f_from_i32(angle), simd.f_splat(1.0 / (1u32 << 31) as f32));
     let radius = radius(simd, odd, 31, &LN_32, (-2.0 * LN_2) as f32);
     turn(simd, radius, angle, second, &SIN_LONG, &COS_LONG)
 }
 
 /// sqrt(-2 v ln u) for u = odd / 2^bits in (0, 1]; the polynomial and ln 2 come multiplied by -2 v.
 ///
-/// u is split as 2^e (1 + z) with 1 + z between sqrt(1/2) and sqrt 2, so that nothing cancels where u is close to 1 and the root's argument is never negative.
+/// u is split as 2^e (1 + z) with 1 + z between sqrt(1/2) and sqrt 2, so that nothing cancels where u is close to 1 and the root's
+/// argument is never negative.
 #[inline(always)]
 fn radius<S: Simd, const N: usize>(simd: S, odd: S::U, bits: u32, ln: &[f32; N], ln_2: f32) -> S::F {
-    let u = simd.u_sub(simd.f_to_bits(simd.f_from_i32(odd)), simd.u_splat(bits << 23));
-    let exponent = simd.u_sar::<23>(simd.u_sub(u, simd.u_splat(std::f32::consts::FRAC_1_SQRT_2.to_bits())));
-    let mantissa = simd.f_from_bits(simd.u_sub(u, simd.u_shl::<23>(exponent)));
+    const ROOT: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
+    let above_root = simd.u_sub(simd.f_to_bits(simd.f_from_i32(odd)), simd.u_splat((bits << 23) + ROOT));
+    let exponent = simd.u_sar::<23>(above_root);
+    let mantissa = simd.u_add(simd.u_and(above_root, simd.u_splat((1 << 23) - 1)), simd.u_splat(ROOT));
+    let mantissa = simd.f_from_bits(mantissa);
     let z = simd.f_sub(mantissa, simd.f_splat(1.0));
     let ln_z = simd.f_mul(z, polynomial(simd, ln, z));
     simd.f_sqrt(simd.f_fma(simd.f_from_i32(exponent), simd.f_splat(ln_2), ln_z))
 }
 
-/// (r cos t, r sin t) for t = (pi/2) angle / 2^31 in [-pi/2, pi/2], and the opposite point where the top bit of `sign` is set.
+/// (r cos t, r sin t) for t = (pi/2) y, y in [-1, 1], and the opposite point where the top bit of `sign` is set.
 #[inline(always)]
 fn turn<S: Simd, const M: usize, const N: usize>(
     simd: S,
     radius: S::F,
-    angle: S::U,
+    y: S::F,
     sign: S::U,
     sin: &[f32; M],
     cos: &[f32; N],
 ) -> (S::F, S::F) {
     let radius = simd.f_flip(radius, sign);
-    let y = simd.f_mul(simd.f_from_i32(angle), simd.f_splat(1.0 / (1u32 << 31) as f32));
     let square = simd.f_mul(y, y);
     let cosine = polynomial(simd, cos, square);
     let sine = simd.f_mul(y, polynomial(simd, sin, square));
