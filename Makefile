@@ -11,7 +11,7 @@ REPORTS := $(TARGET)/reports
 DENY_VERSION := 0.20.2
 PLAYWRIGHT_VERSION := 1.65.0
 
-.PHONY: help setup build test fmt lint doc deny mpi browser unit soak bench clean
+.PHONY: help setup build test fmt lint doc deny mpi neon browser unit soak bench clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,7 @@ test: ## Sets up and runs everything below but soak and bench.
 	@$(MAKE) --no-print-directory doc
 	@$(MAKE) --no-print-directory deny
 	@$(MAKE) --no-print-directory mpi
+	@$(MAKE) --no-print-directory neon
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory unit
 
@@ -37,6 +38,8 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	{ command -v mpirun && command -v mpicc; } >/dev/null || missing+=(openmpi-bin libopenmpi-dev); \
 	[ -n "$${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so' >/dev/null || missing+=(libclang-dev); \
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || missing+=(chromium); \
+	command -v qemu-aarch64 >/dev/null || missing+=(qemu-user); \
+	command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross); \
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v npm >/dev/null || missing+=(npm); \
 	if [ $${#missing[@]} = 0 ]; then exit 0; fi; \
@@ -78,6 +81,18 @@ $(TOOLS)/bin/cargo-deny:
 mpi: ## Runs the laws of the engine `mpi`, and jobs under mpirun, on 1 to 4 processes.
 	@if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then crates/comm-mpi/tests/run.sh && crates/cli/tests/mpi.sh; \
 	else echo "skipped: the engine mpi, there is no Open MPI"; fi
+
+# Only the sketch has code for an instruction set. Statistics are left out: they say nothing that the same bits do not.
+NEON := aarch64-unknown-linux-gnu
+neon: ## Runs the sketch's tests with its NEON kernel under qemu-user.
+	@if [ "$$(uname -m)" = aarch64 ]; then echo "skipped: the emulation of NEON, this CPU has it"; exit 0; fi; \
+	if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/dev/null; then \
+	    echo "skipped: the NEON kernel, there is no qemu-user or no gcc-aarch64-linux-gnu"; exit 0; fi; \
+	if ! rustup target add $(NEON) >/dev/null 2>&1; then echo "skipped: the NEON kernel, Rust's $(NEON) cannot be had"; exit 0; fi; \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+	    cargo test --quiet --target $(NEON) -p corewire-sketch --features parallel --lib \
+	        --test known_answers --test definition --test bad_input
 
 browser: $(BROWSER)/node_modules/playwright-core ## Opens sample reports in a real browser.
 	@if ! command -v node >/dev/null || ! command -v "$${CHROMIUM:-chromium}" >/dev/null || ! [ -d $< ]; then \

@@ -51,7 +51,7 @@ pub use real::Real;
 pub use seed::{Commitment, Seed, SeedError};
 pub use sketch::{Sketch, SketchError};
 
-/// The name of the fastest kernel that this CPU has: `avx512`, `avx2` or `reference`.
+/// The name of the fastest kernel that this CPU has: `avx512`, `avx2`, `neon` or `reference`.
 pub fn kernel_name() -> &'static str {
     Kernel::detect().name()
 }

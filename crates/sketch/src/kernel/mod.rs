@@ -2,6 +2,8 @@
 //!
 //! Every instance gives the same bits. What is random, and what an address means, is decided by the families, not here.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod chacha;
 mod dense;
 mod entries;
@@ -33,10 +35,12 @@ enum Set {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 impl Kernel {
-    /// Plain Rust, which is what "correct" means; slow where the compiler may not assume a fused multiply-add.
+    /// Plain Rust, which is what "correct" means; slower where the compiler may not assume a fused multiply-add.
     pub const REFERENCE: Kernel = Kernel(Set::Reference);
 
     /// The fastest kernel that this CPU has.
@@ -50,6 +54,9 @@ impl Kernel {
                 return Self(Set::Avx2);
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        return Self(Set::Neon);
+        #[cfg(not(target_arch = "aarch64"))]
         Self::REFERENCE
     }
 
@@ -66,10 +73,12 @@ impl Kernel {
                 all.push(Self(Set::Avx512));
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        all.push(Self(Set::Neon));
         all
     }
 
-    /// Its name: `reference`, `avx2` or `avx512`.
+    /// Its name: `reference`, `avx2`, `avx512` or `neon`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Set::Reference => "reference",
@@ -77,6 +86,8 @@ impl Kernel {
             Set::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => "neon",
         }
     }
 
@@ -88,6 +99,8 @@ impl Kernel {
             Set::Avx2 => x86::run_avx2(operation),
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => x86::run_avx512(operation),
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => aarch64::run_neon(operation),
         }
     }
 }

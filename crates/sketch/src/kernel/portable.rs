@@ -7,6 +7,26 @@ use super::Simd;
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
+/// x y + z, rounded once, as `mul_add` has it. Where the compiler may not assume the instruction, `mul_add` is a call for every number;
+/// here it is arithmetic in `f64` that the compiler can put into registers.
+#[inline(always)]
+fn fused(x: f32, y: f32, z: f32) -> f32 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+        return x.mul_add(y, z);
+    }
+    let (product, z) = (f64::from(x) * f64::from(y), f64::from(z));
+    let sum = product + z;
+    // What the sum lost (Knuth's two-sum; the product is exact). Where it lost anything, its last bit is made odd, so that the second
+    // rounding, to 24 bits, never sees a tie that is none (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+    let back = sum - product;
+    let lost = (product - (sum - back)) + (z - back);
+    let bits = sum.to_bits();
+    let away = (lost > 0.0) == (sum > 0.0);
+    let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    let inexact = lost != 0.0 && sum.is_finite() && bits & 1 == 0;
+    f64::from_bits(if inexact { odd } else { bits }) as f32
+}
+
 impl Simd for Portable {
     const REGISTERS: usize = 4;
 
@@ -105,7 +125,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn f_fma(self, x: [f32; 16], y: [f32; 16], z: [f32; 16]) -> [f32; 16] {
-        from_fn(|l| x[l].mul_add(y[l], z[l]))
+        from_fn(|l| fused(x[l], y[l], z[l]))
     }
     #[inline(always)]
     fn f_sqrt(self, x: [f32; 16]) -> [f32; 16] {
@@ -199,5 +219,36 @@ impl Simd for Portable {
     #[inline(always)]
     fn d_widen(self, x: [f32; 16]) -> [f64; 16] {
         from_fn(|l| f64::from(x[l]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fused_is_the_fused_multiply_add() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        for turn in 0..2_000_000 {
+            // Any bits at all, then numbers near to each other, where sums cancel and ties are common.
+            let near =
+                |bits: u32| f32::from_bits((bits % (1 << 12)) << 11 | (120 + (bits >> 29)) << 23 | (bits >> 31) << 31);
+            let [x, y, z] =
+                [next(), next(), next()].map(|bits| if turn % 2 == 0 { f32::from_bits(bits) } else { near(bits) });
+            let (found, expected) = (fused(x, y, z), x.mul_add(y, z));
+            assert!(found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(), "{x:e} {y:e} {z:e}");
+        }
+        for x in [0.0, -0.0, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, 1e-45, -1.0] {
+            for y in [0.0, -0.0, f32::MAX, f32::NEG_INFINITY, 1e-45, 1.0] {
+                for z in [0.0, -0.0, f32::MAX, f32::INFINITY, f32::NAN, -1e-45, 1.0] {
+                    let (found, expected) = (fused(x, y, z), x.mul_add(y, z));
+                    assert!(found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan());
+                }
+            }
+        }
     }
 }
