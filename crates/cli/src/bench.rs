@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use corewire_sketch::{AnySketch, CommonRandomness, Family, Real, Seed, Sketch, kernel_name};
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Real, Seed, Sketch, kernel_name, multiply_adds};
 use serde::Serialize;
 
 /// Arguments of `corewire bench`.
@@ -38,6 +38,14 @@ struct Row {
     project_ns: f64,
     reconstruct_ns: f64,
     break_even_mbit_s: f64,
+    project_seconds: f64,
+    reconstruct_seconds: f64,
+    /// Gigabytes of the vector a second in a projection.
+    project_gb_s: f64,
+    /// The same for a copy of the vector by one thread.
+    memcpy_gb_s: f64,
+    /// Multiply-adds of a projection (additions for Hadamard's transform) against what these threads could do at most.
+    fma_share: f64,
 }
 
 /// What a sketch of one vector takes.
@@ -81,27 +89,54 @@ pub fn time_sketch<T: Real>(family: Family, vector: &[T], budget: usize) -> Timi
     Timing { project_seconds, reconstruct_seconds }
 }
 
-/// Gigabytes a second that a thread reads, and multiply-adds a second, for scale.
-fn limits() -> (f64, f64) {
-    let big = vec![1.0f32; 64 << 20];
-    let sum = |values: &[f32]| {
-        let mut sums = [0.0f32; 32];
-        for chunk in values.chunks_exact(32) {
-            sums.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value);
-        }
-        sums.iter().sum::<f32>()
-    };
-    let seconds = least_seconds(|| {
-        black_box(sum(black_box(&big)));
-    });
-    let gigabytes = 4.0 * big.len() as f64 / seconds / 1e9;
-    let small = vec![1.0f32; 4096];
-    let seconds = least_seconds(|| {
-        for _ in 0..256 {
-            black_box(sum(black_box(&small)));
-        }
-    });
-    (gigabytes, 256.0 * 4096.0 / seconds)
+/// Seconds of a copy of the vector, and multiply-adds a second of one thread that needs nothing but registers.
+fn limits(vector: &[f32]) -> (f64, f64) {
+    let mut copy = vector.to_vec();
+    let copy_seconds = least_seconds(|| black_box(&mut copy).copy_from_slice(black_box(vector)));
+    let mut count = 0;
+    let seconds = least_seconds(|| count = black_box(multiply_adds(10_000_000)).0);
+    (copy_seconds, count as f64 / seconds)
+}
+
+/// Multiply-adds, or additions, of one projection.
+fn operations(family: Family, dim: usize, budget: usize) -> f64 {
+    match family {
+        Family::Hadamard => dim as f64 * (family.most(dim) as f64).log2(),
+        _ => dim as f64 * budget as f64,
+    }
+}
+
+/// What the table means to somebody who trains.
+fn sentence(row: &Row) -> String {
+    let (dim, scalars) = (short(row.dim as f64), short(row.budget as f64));
+    format!(
+        "a vector of {dim} numbers sent as {scalars} ({:.0}x fewer) takes {} to sketch and {} to rebuild here with `{}` on {} thread{}: \
+         worth it below {}",
+        row.dim as f64 / row.budget as f64,
+        crate::units::seconds(row.project_seconds),
+        crate::units::seconds(row.reconstruct_seconds),
+        row.family,
+        row.threads,
+        if row.threads == 1 { "" } else { "s" },
+        rate(row.break_even_mbit_s),
+    )
+}
+
+/// 784, 65.5 k, 11.2 M.
+fn short(count: f64) -> String {
+    match count {
+        1e6.. => format!("{:.1} M", count / 1e6),
+        1e4.. => format!("{:.1} k", count / 1e3),
+        _ => format!("{count:.0}"),
+    }
+}
+
+fn rate(mbit_s: f64) -> String {
+    if mbit_s >= 1000.0 {
+        format!("{:.1} Gbit/s", mbit_s / 1000.0)
+    } else {
+        format!("{:.*} Mbit/s", usize::from(mbit_s < 10.0), mbit_s)
+    }
 }
 
 /// `corewire bench`.
@@ -124,17 +159,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for &family in &families {
         AnySketch::new(family, &randomness, arguments.dim, arguments.budget)?;
     }
+    let (copy_seconds, peak) = limits(&vector);
+    let memcpy_gb_s = 4.0 * arguments.dim as f64 / copy_seconds / 1e9;
     if !arguments.json {
-        let (gigabytes, additions) = limits();
         println!(
-            "kernel {}, {cores} cores; one thread reads {gigabytes:.1} GB/s from memory and does {:.1} additions a nanosecond in cache",
+            "kernel {}, {cores} cores; one thread copies this vector at {memcpy_gb_s:.1} GB/s and does {:.0} multiply-adds a nanosecond",
             kernel_name(),
-            additions / 1e9
+            peak / 1e9
         );
     }
+    let mut best: Option<Row> = None;
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["family", "threads", "project ns", "rebuild ns", "entries", "one way", "pays below"]);
+    table.set_header([
+        "family",
+        "threads",
+        "project ns",
+        "rebuild ns",
+        "per",
+        "project",
+        "rebuild",
+        "GB/s",
+        "copies",
+        "FMA peak",
+        "pays below",
+    ]);
     for &family in &families {
         for &threads in &threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
@@ -152,26 +201,46 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 project_ns: timing.project_seconds * 1e9 / entries,
                 reconstruct_ns: timing.reconstruct_seconds * 1e9 / entries,
                 break_even_mbit_s: saved_bits / seconds / 1e6,
+                project_seconds: timing.project_seconds,
+                reconstruct_seconds: timing.reconstruct_seconds,
+                project_gb_s: 4.0 * d / timing.project_seconds / 1e9,
+                memcpy_gb_s,
+                fma_share: operations(family, arguments.dim, arguments.budget)
+                    / timing.project_seconds
+                    / (peak * threads as f64),
             };
             if arguments.json {
                 println!("{}", serde_json::to_string(&row)?);
             } else {
                 table.add_row([
-                    row.family,
+                    row.family.clone(),
                     threads.to_string(),
                     format!("{:.3}", row.project_ns),
                     format!("{:.3}", row.reconstruct_ns),
-                    if family == Family::Hadamard { "d" } else { "m d" }.to_owned(),
+                    if family == Family::Hadamard { "coordinate" } else { "entry" }.to_owned(),
                     crate::units::seconds(timing.project_seconds),
-                    format!("{:.0} Mbit/s", row.break_even_mbit_s),
+                    crate::units::seconds(timing.reconstruct_seconds),
+                    format!("{:.2}", row.project_gb_s),
+                    format!("{:.1}", seconds / copy_seconds),
+                    format!("{:.0} %", 100.0 * row.fma_share),
+                    rate(row.break_even_mbit_s),
                 ]);
+            }
+            if best.as_ref().is_none_or(|best| best.project_seconds + best.reconstruct_seconds > seconds) {
+                best = Some(row);
             }
         }
     }
     if !arguments.json {
-        println!("d = {}, m = {}, f32; nanoseconds an entry", arguments.dim, arguments.budget);
+        println!(
+            "d = {}, m = {}, f32; nanoseconds for each entry (row and coordinate) or coordinate",
+            arguments.dim, arguments.budget
+        );
         println!("{table}");
-        println!("below the last column's bandwidth, sending m floats and computing is faster than sending d floats");
+        println!("copies: how often one thread copies the vector while it is projected and rebuilt");
+        if let Some(best) = best {
+            println!("{}", sentence(&best));
+        }
     }
     Ok(())
 }

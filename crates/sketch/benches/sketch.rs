@@ -84,6 +84,22 @@ fn small_f64_d64_m8_project(bencher: Bencher, family: &Family) {
     bencher.bench_local(|| sketch.project(0, &a, &mut out));
 }
 
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn hadamard_project_d11173962_at_100x(bencher: Bencher) {
+    let (dim, budget) = (11_173_962, 111_739);
+    let sketch = Hadamard::new(&randomness(), dim, budget).unwrap();
+    let (a, mut out) = (vector(dim), vec![0.0; budget]);
+    bencher.counter(ItemsCount::new(dim)).bench_local(|| sketch.project(0, &a, &mut out));
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn hadamard_reconstruct_d11173962_at_100x(bencher: Bencher) {
+    let (dim, budget) = (11_173_962, 111_739);
+    let sketch = Hadamard::new(&randomness(), dim, budget).unwrap();
+    let (p, mut out) = (vec![1.0f32; budget], vec![0.0; dim]);
+    bencher.counter(ItemsCount::new(dim)).bench_local(|| sketch.reconstruct(0, &p, &mut out));
+}
+
 #[divan::bench(args = Family::ALL, sample_count = 5, sample_size = 1)]
 fn blocks_of_4096_d11173962_at_100x(bencher: Bencher, family: &Family) {
     let dim = 11_173_962;

@@ -67,3 +67,10 @@ pub fn hadamard_transform<T: Real>(values: &mut [T]) {
     assert!(values.len().is_power_of_two(), "a transform of {} numbers: it needs a power of two", values.len());
     T::transform(values);
 }
+
+/// Does about `count` multiply-adds of `f32` that need nothing but registers, on the fastest kernel that this CPU has. Returns how many
+/// it did, and a number that depends on them all. Whoever takes the time of it knows what this CPU could do at most.
+pub fn multiply_adds(count: usize) -> (usize, f32) {
+    let turns = count.div_ceil(kernel::Peak::TURN);
+    (turns * kernel::Peak::TURN, Kernel::detect().run(kernel::Peak { turns }))
+}

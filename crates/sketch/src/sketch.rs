@@ -5,17 +5,17 @@ use crate::{Family, Real};
 #[allow(clippy::len_without_is_empty)] // A sketch has at least one scalar.
 /// A random linear map from R^dim to R^len, the same for all holders of a seed, and its transpose.
 ///
-/// In every round there are `len` directions xi_j with E[xi_j xi_j'] = I. `project` gives p_j = <a, xi_j>, and `reconstruct` gives (1/m) sum_j p_j xi_j
-/// (block by block for [`Blocks`](crate::Blocks)), so that the mean of `reconstruct(project(a))` over rounds is a.
+/// In every round there are `len` directions xi_j with E[xi_j xi_j'] = I. `project` gives p_j = <a, xi_j>, and `reconstruct` gives (1/m)
+/// sum_j p_j xi_j (block by block for [`Blocks`](crate::Blocks)), so that the mean of `reconstruct(project(a))` over rounds is a.
 ///
 /// Laws:
 /// - `project` is linear up to rounding, so the sum of sketches is the sketch of the sum.
-/// - What comes out depends on the seed, the purpose, the round and the input alone: not on the kernel, the number of threads, or earlier calls.
-///   Every bit, that is, but for those of a NaN.
+/// - What comes out depends on the seed, the purpose, the round and the input alone: not on the kernel, the number of threads, or earlier
+///   calls. Every bit, that is, but for those of a NaN.
 /// - `project_many` gives the bits of `project`, and `reconstruct_add` adds the bits of `reconstruct`.
 ///
-/// A NaN or an infinity in the vector flows into the scalars, and from non-finite scalars follow non-finite coordinates: nothing panics, and
-/// nothing is hidden. Whoever sends scalars checks them.
+/// A NaN or an infinity in the vector flows into the scalars, and from non-finite scalars follow non-finite coordinates: nothing panics,
+/// and nothing is hidden. Whoever sends scalars checks them.
 pub trait Sketch {
     /// The length of the vectors, d.
     fn dim(&self) -> usize;

@@ -294,6 +294,35 @@ impl<T: Real> Operation for Squares<'_, T> {
     }
 }
 
+/// Multiply-adds that need nothing but registers: what the CPU could do at most.
+pub(crate) struct Peak {
+    pub(crate) turns: usize,
+}
+
+impl Peak {
+    /// Chains of multiply-adds that do not wait for each other.
+    const CHAINS: usize = 8;
+    /// Multiply-adds in a turn.
+    pub(crate) const TURN: usize = 16 * Self::CHAINS;
+}
+
+impl Operation for Peak {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> f32 {
+        // Hidden from the compiler, which would see that the sums come to rest.
+        let [start, factor, addend] = std::hint::black_box([1.0, 0.999, 0.5]).map(|x| simd.f_splat(x));
+        let mut sums = [start; Self::CHAINS];
+        for _ in 0..self.turns {
+            for sum in &mut sums {
+                *sum = simd.f_fma(*sum, factor, addend);
+            }
+        }
+        sums.into_iter().map(|sum| simd.f_sum(sum)).sum()
+    }
+}
+
 impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
     type Output = ();
 

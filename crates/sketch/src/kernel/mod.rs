@@ -16,7 +16,7 @@ mod x86;
 use std::fmt;
 
 pub(crate) use chacha::{Keystream, Stream};
-pub(crate) use dense::{Finish, Project, Reconstruct, Squares, TILE, buffer_len, total_len};
+pub(crate) use dense::{Finish, Peak, Project, Reconstruct, Squares, TILE, buffer_len, total_len};
 pub(crate) use entries::{Entries, Fill, Gauss16, Gauss32, Signs};
 pub(crate) use fwht::Signs as SignsAt;
 pub(crate) use fwht::{Columns, FinishRows, Flip, Inlet, Leave, Order, Outlet, Place, STRIP, Sample, Transform};
