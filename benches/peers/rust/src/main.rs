@@ -47,6 +47,9 @@ fn main() {
     }
     crate_normals("rand_distr SmallRng", SmallRng::seed_from_u64(1), &a);
     crate_normals("rand_distr ChaCha8", ChaCha8Rng::seed_from_u64(1), &a);
+    for (dim, budget) in [(1 << 20, 256), (1 << 24, 256), (11_173_962, 111_739)] {
+        hadamard(&randomness, dim, budget);
+    }
     for log in [10, 13, 18, 20, 24] {
         let count = (1usize << 20 >> log).max(1);
         let mut values = vec![0.0f32; 1 << log];
@@ -61,6 +64,21 @@ fn main() {
             report(&format!("transform of 2^{log}"), name, time / (count << log) as f64);
         }
     }
+}
+
+/// A Hadamard sketch beside the transform alone and a copy of the vector, nanoseconds a coordinate.
+fn hadamard(randomness: &CommonRandomness, dim: usize, budget: usize) {
+    let group = format!("hadamard sketch of {dim} as {budget}");
+    let sketch = AnySketch::new(Family::Hadamard, randomness, dim, budget).expect("a valid sketch");
+    let vector: Vec<f32> = (0..dim).map(|c| (c % 1000) as f32 * 1e-3).collect();
+    let (mut scalars, mut rebuilt) = (vec![0.0; budget], vec![0.0; dim]);
+    let mut whole = vec![0.0f32; dim.next_power_of_two()];
+    let each = dim as f64;
+    report(&group, "memcpy", best(|| rebuilt.copy_from_slice(black_box(&vector))) / each);
+    report(&group, "project", best(|| sketch.project(0, black_box(&vector), &mut scalars)) / each);
+    report(&group, "reconstruct", best(|| sketch.reconstruct(0, black_box(&scalars), &mut rebuilt)) / each);
+    let name = format!("transform alone, of {}", whole.len());
+    report(&group, &name, best(|| hadamard_transform(black_box(&mut whole))) / each);
 }
 
 /// Two rows of normal numbers from a crate, made and multiplied at once.
