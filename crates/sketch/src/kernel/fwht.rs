@@ -153,17 +153,23 @@ impl<T: Real> Outlet<T> for Place<'_, T> {
     fn take<S: Simd>(&mut self, simd: S, start: usize, block: &mut [T]) {
         let Some(out) = self.out.get_mut(start - self.first..) else { return };
         let len = out.len().min(block.len());
+        let (out, later) = out.split_at_mut(len);
         let mut words = [[0; 16]; 4];
-        for (call, (out, block)) in out[..len].chunks_mut(4 * STRIP).zip(block[..len].chunks(4 * STRIP)).enumerate() {
+        for (call, (out, block)) in out.chunks_mut(4 * STRIP).zip(block[..len].chunks(4 * STRIP)).enumerate() {
             if let Some(signs) = self.signs {
                 let counter = start / STRIP + 4 * call;
                 words = signs.words(simd, std::array::from_fn(|k| counter + k));
             }
-            for ((out, block), words) in out.chunks_mut(STRIP).zip(block.chunks(STRIP)).zip(&words) {
+            for (part, ((out, block), words)) in out.chunks_mut(STRIP).zip(block.chunks(STRIP)).zip(&words).enumerate()
+            {
                 let mut bits = simd.u_load(words);
                 let (whole, tail) = out.as_chunks_mut::<16>();
                 let (lanes, rest) = block.as_chunks::<16>();
-                for (out, lanes) in whole.iter_mut().zip(lanes) {
+                for (k, (out, lanes)) in whole.iter_mut().zip(lanes).enumerate() {
+                    // Where the next block will go.
+                    if let Some(line) = later.get((4 * call + part) * STRIP + 16 * k) {
+                        simd.prefetch(line);
+                    }
                     self.finish.lanes(simd, T::flip(simd, T::load(simd, lanes), bits), out);
                     bits = simd.u_shl::<1>(bits);
                 }
@@ -464,16 +470,15 @@ fn enter<S: Simd, T: Real, const Q: usize>(
             nexts[i] = vector.get(start + columns..).unwrap_or_default();
             bits[i] = simd.u_load(&words[i]);
         }
-        let to = row * STRIP..(row + 1) * STRIP;
         let mut rows: [&mut [[T; 16]]; Q] = std::array::from_fn(|_| &mut [] as &mut [[T; 16]]);
-        for (row, part) in rows.iter_mut().zip(&mut parts) {
-            *row = part[to.clone()].as_chunks_mut::<16>().0;
+        for (to, part) in rows.iter_mut().zip(&mut parts) {
+            *to = part[row * STRIP..(row + 1) * STRIP].as_chunks_mut::<16>().0;
         }
         for k in 0..STRIP / 16 {
             let mut lanes = [T::splat(simd, T::default()); Q];
             for i in 0..Q {
-                if let Some(next) = nexts[i].get(16 * k) {
-                    simd.prefetch(next);
+                if let Some(line) = nexts[i].get(16 * k) {
+                    simd.prefetch(line);
                 }
                 lanes[i] = T::flip(simd, T::load(simd, &pieces[i][k]), bits[i]);
                 bits[i] = simd.u_shl::<1>(bits[i]);
