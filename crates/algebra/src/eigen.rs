@@ -187,6 +187,29 @@ pub struct Krylov {
     pub left: f64,
 }
 
+impl Krylov {
+    /// The largest eigenpairs that the recursion has found, at most `most`: those whose residual is below a thousandth of their value.
+    pub fn pairs(&self, most: usize) -> Eigen {
+        let size = self.diagonal.len();
+        let mut matrix = vec![0.0; size * size];
+        for k in 0..size {
+            matrix[k * size + k] = self.diagonal[k];
+            if k + 1 < size {
+                matrix[(k + 1) * size + k] = self.side[k];
+            }
+        }
+        let Eigen { values, vectors } = pairs(matrix, size);
+        let converged = |k: &usize| self.left * vectors[*k][size - 1].abs() <= 1e-3 * values[*k];
+        let kept: Vec<usize> = (0..size.min(most)).take_while(converged).collect();
+        let lift = |&k: &usize| {
+            let mut lifted = vec![0.0; self.basis.first().map_or(0, Vec::len)];
+            vectors[k].iter().zip(&self.basis).for_each(|(weight, vector)| add_scaled(*weight, vector, &mut lifted));
+            lifted
+        };
+        Eigen { values: kept.iter().map(|&k| values[k]).collect(), vectors: kept.iter().map(lift).collect() }
+    }
+}
+
 /// Runs at most `steps` steps of the recursion for a matrix that `multiply` applies.
 pub fn lanczos(start: &[f64], steps: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) -> Krylov {
     let mut krylov = Krylov { diagonal: Vec::new(), side: Vec::new(), basis: Vec::new(), left: 0.0 };

@@ -647,6 +647,7 @@ fn read_method(reader: &Reader<'_>, base: Option<&Path>, link: Option<Link>, sto
         batch: count("method.batch")?,
         momentum: reader.number("method.momentum", |b| (0.0..1.0).contains(&b), "a number from 0 to below 1")?,
         hessian_lipschitz: reader.number("method.hessian_lipschitz", positive, "a positive number")?.unwrap_or(1.0),
+        curvature: reader.flag("method.curvature", true)?,
         goal: Goal { link: link.filter(|_| !by_bytes), target: stop.target().unwrap_or(DEFAULT_TARGET) },
     };
     Ok(MethodSpec {

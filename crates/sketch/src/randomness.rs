@@ -33,9 +33,11 @@ pub enum Purpose {
     Graph = 9,
     /// Synthetic problems.
     Synthetic = 10,
+    /// Dither of the factors of a machine's curvature; the row is its rank.
+    Factors = 11,
 }
 
-const PURPOSES: usize = 11;
+const PURPOSES: usize = 12;
 
 /// The randomness that all holders of a seed share.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]

@@ -10,6 +10,7 @@ use crate::decentral::{Averaging, Extra, GossipCore, GossipMean, Msda};
 use crate::estimator::{Form, Quantiser, Width};
 use crate::method::core::{Core, CoreAlgorithm, Plan, StepRule, Wire};
 use crate::method::gradient::Batch;
+use crate::method::newton;
 use crate::method::nonconvex::{Landscape, Rule};
 use crate::tuning::{Curvature, Spectrum, accelerate};
 
@@ -27,6 +28,29 @@ const NONE: &[Parameter] = &[];
 
 /// All of them.
 pub(super) const CORE: &[MethodInfo] = &[
+    MethodInfo {
+        id: "core-newton",
+        title: "CORE-Newton",
+        line: "curvature once, then quantised gradients and quasi-Newton steps; the fewest exchanges",
+        reference: "docs/core-newton.md",
+        family: "core",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: NONE,
+        build: |b| {
+            let (s, defaults) = (b.settings, newton::Rules::default());
+            if !matches!(s.wire, WireKind::Q) {
+                return Err("core-newton has one wire, q: its hub keeps state".to_owned());
+            }
+            let mut rules = defaults;
+            rules.curvature = s.curvature;
+            rules.eta_up = s.eta_up.unwrap_or(defaults.eta_up);
+            rules.eta_down = s.eta_down.unwrap_or(defaults.eta_down);
+            Ok(boxed(newton::Newton::new(b.start(), rules, b.randomness)))
+        },
+        gossip: None,
+    },
     MethodInfo {
         id: "core-agd",
         title: "CORE-AGD",

@@ -152,6 +152,8 @@ pub struct MethodSettings {
     pub momentum: Option<f64>,
     /// Lipschitz constant of the Hessian, for the non-convex options.
     pub hessian_lipschitz: f64,
+    /// Whether machines may send rows of their curvature, in core-newton.
+    pub curvature: bool,
     /// What automatic choices minimise.
     pub goal: Goal,
 }
@@ -171,6 +173,7 @@ impl Default for MethodSettings {
             batch: None,
             momentum: None,
             hessian_lipschitz: 1.0,
+            curvature: true,
             goal: Goal { link: None, target: 1e-6 },
         }
     }

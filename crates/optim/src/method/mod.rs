@@ -6,6 +6,7 @@ pub mod conjugate;
 pub mod core;
 pub mod descent;
 pub mod gradient;
+pub mod newton;
 pub mod nonconvex;
 
 use corewire_comm::{Collective, CommError, Reduction, numbers};

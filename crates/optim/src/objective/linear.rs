@@ -1,8 +1,9 @@
 //! Ridge-separable models: f_i(x) = (n/N) sum over the machine's rows of sigma(b'x) + (alpha/2)||x||^2.
 
+use corewire_algebra::eigen::{self, Eigen};
 use corewire_data::Matrix;
 
-use super::Objective;
+use super::{Curved, Objective, wanted};
 use crate::layout::Layout;
 use corewire_algebra::vector;
 
@@ -344,6 +345,111 @@ impl Objective for Linear {
 
     fn l1(&self) -> f64 {
         self.l1
+    }
+
+    fn curved(&mut self) -> Option<&mut dyn Curved> {
+        let simple = matches!(self.loss, Loss::Ridge | Loss::Logistic) && self.nonconvex == 0.0;
+        simple.then_some(self as &mut dyn Curved)
+    }
+}
+
+/// Gram matrices up to this size are solved whole; larger ones by Lanczos' recursion.
+const LARGEST_GRAM: usize = 1600;
+
+impl Linear {
+    /// The weight of every row in the Hessian at x.
+    fn row_curvatures(&mut self, x: &[f64]) -> Vec<f64> {
+        match self.loss {
+            Loss::Logistic => {
+                Self::multiply(&self.matrix, x, &mut self.margins);
+                let curvature = |margin: &f64| {
+                    let p = sigmoid(*margin);
+                    self.weight * p * (1.0 - p)
+                };
+                self.margins.iter().map(curvature).collect()
+            }
+            _ => vec![self.weight; self.labels.len()],
+        }
+    }
+
+    /// Eigenpairs of B' diag(weights) B by the rows' own Gram matrix, which is the smaller side.
+    fn pairs_of_rows(&self, weights: &[f64]) -> Eigen {
+        let (rows, dim) = (self.matrix.rows(), self.matrix.dim());
+        let mut gram = vec![0.0; rows * rows];
+        let mut row = vec![0.0; dim];
+        for i in 0..rows {
+            row.fill(0.0);
+            self.matrix.axpy(i, weights[i].sqrt(), &mut row);
+            for j in 0..=i {
+                gram[i * rows + j] = weights[j].sqrt() * self.matrix.dot(j, &row);
+            }
+        }
+        let Eigen { values, vectors } = eigen::pairs(gram, rows);
+        let lift = |(value, vector): (&f64, &Vec<f64>)| {
+            let mut lifted = vec![0.0; dim];
+            if *value > 0.0 {
+                let scale = 1.0 / value.sqrt();
+                (0..rows).for_each(|i| self.matrix.axpy(i, scale * weights[i].sqrt() * vector[i], &mut lifted));
+            }
+            lifted
+        };
+        // Only those that are more than rounding are worth lifting.
+        let real = values.iter().take_while(|&&value| value > 1e-10 * values[0].max(0.0)).count();
+        let vectors = values[..real].iter().zip(&vectors).map(lift).collect();
+        Eigen { values: values[..real].to_vec(), vectors }
+    }
+}
+
+impl Curved for Linear {
+    fn eigenpairs(&mut self, x: &[f64], always: usize, most: usize, least: f64) -> Eigen {
+        let (rows, dim) = (self.matrix.rows(), self.matrix.dim());
+        if rows == 0 {
+            return Eigen { values: Vec::new(), vectors: Vec::new() };
+        }
+        let weights = self.row_curvatures(x);
+        let found = if rows.min(dim) > LARGEST_GRAM {
+            // Twice as many steps as pairs are wanted, and some: the outer eigenvalues have converged by then.
+            let mut product = vec![0.0; rows];
+            let start: Vec<f64> = (0..dim).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect();
+            let krylov = eigen::lanczos(&start, 2 * most.min(dim) + 40, |v, out| {
+                self.matrix.multiply(0..rows, v, &mut product);
+                product.iter_mut().zip(&weights).for_each(|(p, w)| *p *= w);
+                out.fill(0.0);
+                self.matrix.multiply_transposed_add(0..rows, &product, out);
+            });
+            krylov.pairs(most)
+        } else if rows < dim {
+            self.pairs_of_rows(&weights)
+        } else {
+            let mut gram = vec![0.0; dim * dim];
+            self.matrix.gram(&weights, &mut gram);
+            eigen::pairs(gram, dim)
+        };
+        wanted(found, always, most, least)
+    }
+
+    fn touched(&self) -> Vec<bool> {
+        let mut touched = vec![false; self.matrix.dim()];
+        for row in self.matrix.iter() {
+            row.entries().filter(|entry| entry.1 != 0.0).for_each(|(column, _)| touched[column] = true);
+        }
+        touched
+    }
+
+    fn row_scatter(&mut self, x: &[f64]) -> f64 {
+        let rows = self.matrix.rows();
+        if rows < 2 {
+            return 0.0;
+        }
+        Self::multiply(&self.matrix, x, &mut self.margins);
+        self.derivatives();
+        // Without the weight of a row, which the machines may not share.
+        let slopes: Vec<f64> = self.margins.iter().map(|slope| slope / self.weight).collect();
+        let mut sum = vec![0.0; self.matrix.dim()];
+        Self::multiply_back(&self.matrix, &slopes, &mut sum);
+        let squares: f64 =
+            self.matrix.row_norms().iter().zip(&slopes).map(|(norm, slope)| (norm * slope).powi(2)).sum();
+        ((squares - vector::norm_squared(&sum) / rows as f64) / (rows as f64 - 1.0)).max(0.0)
     }
 }
 

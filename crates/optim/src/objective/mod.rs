@@ -8,6 +8,8 @@ pub use linear::{Linear, Loss};
 pub use network::TwoLayer;
 pub use quadratic::Quadratic;
 
+use corewire_algebra::eigen::Eigen;
+
 use crate::layout::Layout;
 
 /// One machine's f_i, scaled so that f is the mean of all f_i.
@@ -85,4 +87,39 @@ pub trait Objective: Send {
     fn l1(&self) -> f64 {
         0.0
     }
+
+    /// What is known of the Hessian beyond products, where it is.
+    fn curved(&mut self) -> Option<&mut dyn Curved> {
+        None
+    }
+}
+
+/// An objective whose Hessian is that of its rows plus alpha times the identity.
+pub trait Curved {
+    /// The largest eigenpairs of the Hessian at x less alpha, at most `most` of them, each above `least` where there are more than `always`; the sign of
+    /// a vector is that of its largest entry, so that every machine finds the same.
+    fn eigenpairs(&mut self, x: &[f64], always: usize, most: usize, least: f64) -> Eigen;
+
+    /// Which columns any of the rows has.
+    fn touched(&self) -> Vec<bool>;
+
+    /// The variance of a single row's gradient at x, summed over coordinates: what sampling alone makes of unlike machines.
+    fn row_scatter(&mut self, x: &[f64]) -> f64;
+}
+
+/// Keeps what is wanted of eigenpairs: those above `least`, but `always` of them at least and `most` at most; none that is rounding.
+pub(crate) fn wanted(mut eigen: Eigen, always: usize, most: usize, least: f64) -> Eigen {
+    let floor = 1e-10 * eigen.values.first().copied().unwrap_or(0.0).max(0.0);
+    let real = eigen.values.iter().take_while(|&&value| value > floor).count();
+    let above = eigen.values.iter().take_while(|&&value| value > least).count();
+    let keep = above.max(always).min(most).min(real);
+    eigen.values.truncate(keep);
+    eigen.vectors.truncate(keep);
+    for vector in &mut eigen.vectors {
+        let largest = vector.iter().fold(0.0f64, |most, value| if value.abs() > most.abs() { *value } else { most });
+        if largest < 0.0 {
+            vector.iter_mut().for_each(|value| *value = -*value);
+        }
+    }
+    eigen
 }

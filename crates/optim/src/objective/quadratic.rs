@@ -1,6 +1,8 @@
 //! Synthetic quadratics with a known spectrum: f_i(x) = (1/2) x' diag(lambda) x + b_i' x, where the b_i of all machines cancel.
 
-use super::Objective;
+use corewire_algebra::eigen::Eigen;
+
+use super::{Curved, Objective, wanted};
 
 /// One machine's share of a diagonal quadratic.
 pub struct Quadratic {
@@ -60,5 +62,34 @@ impl Objective for Quadratic {
 
     fn rows(&self) -> usize {
         1
+    }
+
+    fn curved(&mut self) -> Option<&mut dyn Curved> {
+        Some(self)
+    }
+}
+
+impl Curved for Quadratic {
+    fn eigenpairs(&mut self, _: &[f64], always: usize, most: usize, least: f64) -> Eigen {
+        let dim = self.eigenvalues.len();
+        let smallest = self.strong_convexity();
+        let mut order: Vec<usize> = (0..dim).collect();
+        order.sort_by(|&a, &b| self.eigenvalues[b].total_cmp(&self.eigenvalues[a]).then(a.cmp(&b)));
+        order.truncate(most);
+        let unit = |&k: &usize| {
+            let mut unit = vec![0.0; dim];
+            unit[k] = 1.0;
+            unit
+        };
+        let values = order.iter().map(|&k| self.eigenvalues[k] - smallest).collect();
+        wanted(Eigen { values, vectors: order.iter().map(unit).collect() }, always, most, least)
+    }
+
+    fn touched(&self) -> Vec<bool> {
+        vec![true; self.eigenvalues.len()]
+    }
+
+    fn row_scatter(&mut self, _: &[f64]) -> f64 {
+        0.0
     }
 }

@@ -99,14 +99,7 @@ impl IntegerCoder {
         assert_eq!(integers.len(), dithers.len(), "every integer has its dither");
         let mut encoder = Encoder::new(message);
         for (&integer, &dither) in integers.iter().zip(dithers) {
-            let odds = self.odds(dither);
-            // The likelier side is written as the positive one, so that a model serves both.
-            let integer_ = if odds.mirrored { -integer } else { integer };
-            encoder.decide(integer_ == 0, odds.zero());
-            if integer_ != 0 {
-                encoder.decide(integer_ > 0, odds.positive());
-                encode_magnitude(&mut encoder, &odds, integer_);
-            }
+            encode_one(&mut encoder, &self.odds(dither), integer);
             self.learn(integer, dither);
         }
         encoder.finish();
@@ -120,14 +113,7 @@ impl IntegerCoder {
         assert_eq!(integers.len(), dithers.len(), "every integer has its dither");
         let mut decoder = Decoder::new(message);
         for (integer, &dither) in integers.iter_mut().zip(dithers) {
-            let odds = self.odds(dither);
-            *integer = if decoder.decide(odds.zero()) {
-                0
-            } else {
-                let positive = decoder.decide(odds.positive());
-                let magnitude = decode_magnitude(&mut decoder, &odds, positive)?;
-                if positive ^ odds.mirrored { magnitude } else { -magnitude }
-            };
+            *integer = decode_one(&mut decoder, &self.odds(dither))?;
             self.learn(*integer, dither);
         }
         if decoder.is_exhausted() { Ok(()) } else { Err(CodeError("what follows the last integer")) }
@@ -145,10 +131,72 @@ impl IntegerCoder {
     fn odds(&self, dither: Dither) -> Odds {
         // The error of the quantiser adds 1/12 to the mean square; the rest is the spread of p/D.
         let variance = self.energy.saturating_sub((1 << 32) / 12).max(LEAST_VARIANCE);
-        let mirrored = dither.0 < 0;
-        let dither = i64::from(dither.0).abs();
-        Odds { spread: variance.isqrt() as i64, dither, mirrored }
+        Odds::new(variance.isqrt() as i64, dither)
     }
+}
+
+/// Writes dithered integers whose spreads both ends know by other means, in one stream.
+pub struct SpreadEncoder<'a>(Encoder<'a>);
+
+impl<'a> SpreadEncoder<'a> {
+    /// Appends to `message`.
+    pub fn new(message: &'a mut Vec<u8>) -> Self {
+        Self(Encoder::new(message))
+    }
+
+    /// Writes an integer whose scalar, in units of the step, is centred with this spread.
+    pub fn push(&mut self, integer: i32, dither: Dither, spread: f64) {
+        encode_one(&mut self.0, &Odds::new(fixed(spread), dither), integer);
+    }
+
+    /// Ends the stream.
+    pub fn finish(self) {
+        self.0.finish();
+    }
+}
+
+/// Reads what a [`SpreadEncoder`] wrote.
+pub struct SpreadDecoder<'a>(Decoder<'a>);
+
+impl<'a> SpreadDecoder<'a> {
+    /// From the whole of `message`.
+    pub fn new(message: &'a [u8]) -> Self {
+        Self(Decoder::new(message))
+    }
+
+    /// The next integer.
+    pub fn next(&mut self, dither: Dither, spread: f64) -> Result<i32, CodeError> {
+        decode_one(&mut self.0, &Odds::new(fixed(spread), dither))
+    }
+
+    /// Refuses bytes that are left over.
+    pub fn finish(self) -> Result<(), CodeError> {
+        if self.0.is_exhausted() { Ok(()) } else { Err(CodeError("what follows the last integer")) }
+    }
+}
+
+/// A spread in units of 2^-16, within what the odds can tell apart.
+fn fixed(spread: f64) -> i64 {
+    (spread * 65_536.0).clamp(1024.0, (1u64 << 46) as f64) as i64
+}
+
+fn encode_one(encoder: &mut Encoder<'_>, odds: &Odds, integer: i32) {
+    // The likelier side is written as the positive one, so that a model serves both.
+    let integer = if odds.mirrored { -integer } else { integer };
+    encoder.decide(integer == 0, odds.zero());
+    if integer != 0 {
+        encoder.decide(integer > 0, odds.positive());
+        encode_magnitude(encoder, odds, integer);
+    }
+}
+
+fn decode_one(decoder: &mut Decoder<'_>, odds: &Odds) -> Result<i32, CodeError> {
+    if decoder.decide(odds.zero()) {
+        return Ok(0);
+    }
+    let positive = decoder.decide(odds.positive());
+    let magnitude = decode_magnitude(decoder, odds, positive)?;
+    Ok(if positive ^ odds.mirrored { magnitude } else { -magnitude })
 }
 
 /// Spread 1/64: below it the odds no longer change.
@@ -164,6 +212,10 @@ struct Odds {
 }
 
 impl Odds {
+    fn new(spread: i64, dither: Dither) -> Self {
+        Self { spread, dither: i64::from(dither.0).abs(), mirrored: dither.0 < 0 }
+    }
+
     /// P(z <= k), in units of 2^-30.
     fn below(&self, k: i32) -> i64 {
         // z <= k means p/D < k + 1/2 - u.
@@ -324,6 +376,27 @@ mod tests {
                 assert_eq!(sender, receiver);
             }
         }
+    }
+
+    #[test]
+    fn a_stream_with_known_spreads_comes_back_and_costs_its_entropy() {
+        let dithers = dithers(3, 4000);
+        let spreads: Vec<f64> = (0..4000).map(|i| [0.01, 0.27, 0.645, 50.0][i % 4]).collect();
+        let mut values = words(5);
+        let integers: Vec<i32> =
+            dithers.iter().zip(&spreads).map(|(&u, spread)| quantise(gaussian(&mut values) * spread, 1.0, u)).collect();
+        let mut bytes = Vec::new();
+        let mut encoder = SpreadEncoder::new(&mut bytes);
+        integers.iter().zip(dithers.iter().zip(&spreads)).for_each(|(&z, (&u, &spread))| encoder.push(z, u, spread));
+        encoder.finish();
+        let mut decoder = SpreadDecoder::new(&bytes);
+        for (z, (&u, &spread)) in integers.iter().zip(dithers.iter().zip(&spreads)) {
+            assert_eq!(decoder.next(u, spread).unwrap(), *z);
+        }
+        decoder.finish().unwrap();
+        // Entropies given the dither: about 0.04, 0.70, 1.53 and log2(50 sqrt(2 pi e)) = 7.69 bits.
+        let bits = bytes.len() as f64 * 8.0 / 1000.0;
+        assert!((9.7..10.6).contains(&bits), "{bits}");
     }
 
     #[test]

@@ -6,4 +6,4 @@ mod integer;
 mod range;
 
 pub use bf16::{bf16_to_f32, round_to_bf16};
-pub use integer::{CodeError, Dither, IntegerCoder, dequantise, quantise};
+pub use integer::{CodeError, Dither, IntegerCoder, SpreadDecoder, SpreadEncoder, dequantise, quantise};

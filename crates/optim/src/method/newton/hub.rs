@@ -1,0 +1,433 @@
+//! The hub of CORE-Newton: from the machines' quantised gradients, and rows of their curvature, to one quantised step. All of its state is machine 0's.
+
+use corewire_algebra::eigen::Eigen;
+use corewire_algebra::vector::{add_scaled, dot, norm_squared};
+use corewire_comm::CommError;
+use corewire_comm::numbers::Number;
+use corewire_sketch::code::{SpreadDecoder, SpreadEncoder};
+use corewire_sketch::{CommonRandomness, Purpose};
+
+use super::code::{CodedVector, Energies, dithers, push_short, read_short, refused, round_short};
+use super::link::{Link, read_factors_head};
+use super::preconditioner::Preconditioner;
+use super::{Curvature, Reply, Rules};
+use crate::state::{Scope, Visitor};
+
+/// Secant pairs that are kept.
+const PAIRS: usize = 20;
+/// How often factors are asked for again at most, and how many exchanges apart.
+const REFRESHES: f64 = 3.0;
+const APART: u64 = 2;
+/// Where gradients scatter more than this times what sampling explains, machines are unlike.
+const SCATTER: f64 = 2.0;
+/// The share of added curvature that is forgotten after an accepted step.
+const FORGET: f64 = 0.2;
+
+/// The last accepted point and what was measured there.
+struct Base {
+    x: Vec<f64>,
+    gradient: Vec<f64>,
+    /// Variance of a coordinate of the gradient.
+    noise: f64,
+    value: f64,
+    energy: f64,
+    /// By how much f fell on the way here.
+    gain: f64,
+}
+
+pub(super) struct Hub {
+    rules: Rules,
+    dim: usize,
+    /// Rows of every machine.
+    rows: Vec<f64>,
+    links: Vec<Link>,
+    mean_shift: Vec<f64>,
+    preconditioner: Option<Preconditioner>,
+    /// Curvature added to the preconditioner where it was found to lack some.
+    added: f64,
+    steps: Vec<Vec<f64>>,
+    changes: Vec<Vec<f64>>,
+    base: Option<Base>,
+    last_energy: f64,
+    rho: f64,
+    refreshes: f64,
+    /// The exchange in which factors came last.
+    factors_at: u64,
+    has_factors: bool,
+    rejections: f64,
+}
+
+/// What the hub is handed beside the messages.
+pub(super) struct Here<'a> {
+    pub round: u64,
+    pub x: &'a [f64],
+    /// The last decoded step.
+    pub delta: &'a [f64],
+    /// The step at which gradients were quantised; `None` for the first.
+    pub step: Option<f64>,
+    /// Whether factors were asked for.
+    pub asked: bool,
+    pub energies: &'a Energies,
+    pub randomness: &'a CommonRandomness,
+}
+
+impl Hub {
+    pub(super) fn new(rules: Rules, dim: usize, rows: Vec<f64>) -> Self {
+        let links = (0..rows.len()).map(|rank| Link::new(rank, dim)).collect();
+        Self {
+            rules,
+            dim,
+            rows,
+            links,
+            mean_shift: vec![0.0; dim],
+            preconditioner: None,
+            added: 0.0,
+            steps: Vec::new(),
+            changes: Vec::new(),
+            base: None,
+            last_energy: f64::NAN,
+            rho: 0.15,
+            refreshes: 0.0,
+            factors_at: 0,
+            has_factors: false,
+            rejections: 0.0,
+        }
+    }
+
+    pub(super) fn machines(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether factors are wanted with the first gradient: where the hub's own rows are too few to stand for all.
+    pub(super) fn wants_factors_first(&self, own: &Eigen) -> bool {
+        let effective: f64 = own.values.iter().map(|value| value / (value + self.rules.alpha)).sum();
+        self.rules.curvature && (self.rows[0] == 0.0 || self.rows[0] < 8.0 * effective)
+    }
+
+    /// One exchange: all messages in, the reply out.
+    pub(super) fn combine(
+        &mut self,
+        here: &Here<'_>,
+        messages: &[&[u8]],
+        own: &mut dyn Curvature,
+    ) -> Result<Vec<u8>, CommError> {
+        let n = messages.len() as f64;
+        let Rules { alpha, quadratic, .. } = self.rules;
+        let Decoded { residuals, value, noise, steps } = self.decode(here, messages)?;
+        if here.asked {
+            self.take_factors(here.round);
+        }
+        // g~ = mean(pr_i + q_i), and the shifts follow.
+        let mut gradient = self.mean_shift.clone();
+        add_scaled(alpha, here.delta, &mut gradient);
+        let mut followed = gradient.clone();
+        for (residual, theta) in &residuals {
+            add_scaled(1.0 / n, residual, &mut gradient);
+            add_scaled(theta / n, residual, &mut followed);
+        }
+        self.mean_shift = followed;
+        let first = here.step.is_none();
+        let unlike = first && !self.has_factors && self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER;
+        if self.has_factors && self.preconditioner.is_none() {
+            // After a resume.
+            self.build_from_factors();
+        } else if self.preconditioner.is_none() || (!self.has_factors && !quadratic) {
+            let mut p = Preconditioner::from_pairs(own.eigenpairs(), self.dim, alpha);
+            p.set_added(self.added);
+            self.preconditioner = Some(p);
+        }
+        let p = self.preconditioner.as_ref().expect("it was just made");
+        let mut inverse_trace = p.inverse_trace();
+        let energy = p.energy(&p.shrink(&gradient, noise), noise);
+        self.keep_pair(here.x, &gradient, noise, inverse_trace, here.asked);
+
+        let verdict = self.judge(here.x, &gradient, value, noise, inverse_trace);
+        if verdict != Verdict::Accepted {
+            self.rejections += 1.0;
+        } else {
+            self.rejections = 0.0;
+            if self.added > 0.0 {
+                self.add_curvature(-FORGET * self.added);
+            }
+            let gain = self.base.as_ref().map_or(0.0, |base| (base.value - value).max(0.0));
+            self.base = Some(Base { x: here.x.to_vec(), gradient, noise, value, energy, gain });
+        }
+        let p = self.preconditioner.as_ref().expect("it was made above");
+        inverse_trace = p.inverse_trace();
+        let base = self.base.as_ref().expect("the first point is always accepted");
+        let shrunk = p.shrink(&base.gradient, base.noise);
+        let mut delta: Vec<f64> = base.x.iter().zip(here.x).map(|(base, x)| base - x).collect();
+        if verdict != Verdict::Remeasure {
+            // A second refusal in a row halves the step, a third halves it again.
+            let shorter = if quadratic { 1.0 } else { libm::pow(0.5, (self.rejections - 1.0).max(0.0)) };
+            add_scaled(-shorter, &self.newton_step(&shrunk), &mut delta);
+        }
+        let ratio = energy / self.last_energy;
+        if !ratio.is_nan() {
+            self.rho = (0.5 * self.rho + 0.5 * ratio).clamp(0.03, 0.6);
+        }
+        let again = if verdict == Verdict::Remeasure { 1.0 / 16.0 } else { 1.0 };
+        let next = again * self.rho * energy.min(p.energy(&shrunk, base.noise));
+        self.last_energy = energy;
+        let reply = Reply {
+            step: round_short((12.0 * n * self.rules.eta_up * next / inverse_trace).sqrt()),
+            step_down: round_short((12.0 * self.rules.eta_down * next / p.trace()).sqrt()),
+            // With added curvature the energy says too little.
+            gap: if self.added > 0.0 { f64::INFINITY } else { round_short(0.5 * energy) },
+            ask: self.asks(here.round, ratio, unlike),
+        };
+        Ok(reply.encode(here, &delta))
+    }
+
+    /// Takes the messages apart.
+    fn decode(&mut self, here: &Here<'_>, messages: &[&[u8]]) -> Result<Decoded, CommError> {
+        let mut all = Decoded { residuals: Vec::new(), value: 0.0, noise: 0.0, steps: Vec::new() };
+        let n = messages.len() as f64;
+        for (rank, message) in messages.iter().enumerate() {
+            let short = || refused(rank, "it is too short");
+            let mut rest = *message;
+            let factors = if here.asked { Some(read_factors_head(&mut rest).ok_or_else(short)?) } else { None };
+            let step = match here.step {
+                Some(step) => step,
+                None => {
+                    let (bytes, tail) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+                    rest = tail;
+                    read_short(*bytes)
+                }
+            };
+            let (value, tail) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+            let value = f64::from(f32::read(value));
+            let link = &mut self.links[rank];
+            let sound = step.is_finite() && step > 0.0 && value.is_finite();
+            if !sound {
+                return Err(refused(rank, "its step or its value is no number"));
+            }
+            let replace = !self.rules.quadratic;
+            let more = factors.as_ref().map_or(0, |(_, spreads)| spreads.len());
+            let count = link.spread_count_with(more, replace && factors.is_some());
+            let (spreads, stream) = tail.split_at_checked(count).ok_or_else(short)?;
+            let mut decoder = SpreadDecoder::new(stream);
+            if let Some((step, bytes)) = &factors {
+                link.decode_factors(here.randomness, here.round, (*step, bytes), replace, &mut decoder)
+                    .map_err(|error| refused(rank, error))?;
+            }
+            let residual = link
+                .decode_residual(here.randomness, here.round, spreads, step, &mut decoder)
+                .map_err(|error| refused(rank, error))?;
+            decoder.finish().map_err(|error| refused(rank, error))?;
+            all.value += value / n;
+            all.noise += step * step / (12.0 * n * n);
+            all.steps.push(step);
+            all.residuals.push((residual.vector, residual.theta));
+        }
+        Ok(all)
+    }
+
+    /// P = (1/n) sum F'F + alpha.
+    fn build_from_factors(&mut self) {
+        let rows: Vec<Vec<f64>> = self.links.iter().flat_map(|link| link.rows.iter().cloned()).collect();
+        let n = self.links.len() as f64;
+        let mut p = Preconditioner::from_rows(&rows, 1.0 / n, self.dim, self.rules.alpha);
+        p.set_added(self.added);
+        self.preconditioner = Some(p);
+    }
+
+    fn take_factors(&mut self, round: u64) {
+        self.has_factors = true;
+        self.factors_at = round;
+        self.added = 0.0;
+        if !self.rules.quadratic {
+            self.steps.clear();
+            self.changes.clear();
+        }
+        self.build_from_factors();
+    }
+
+    /// How much the first gradients scatter over machines, relative to what sampling rows, unequal shares and the dither would give.
+    fn scatter(&self, residuals: &[(Vec<f64>, f64)], steps: &[f64], row_scatter: f64) -> f64 {
+        let n = residuals.len() as f64;
+        if n < 2.0 {
+            return 1.0;
+        }
+        let total: f64 = self.rows.iter().sum();
+        let mut mean = vec![0.0; self.dim];
+        residuals.iter().for_each(|(residual, _)| add_scaled(1.0 / n, residual, &mut mean));
+        let energy = norm_squared(&mean);
+        let mut expected = 0.0;
+        let mut found = 0.0;
+        for ((residual, _), (&rows, &step)) in residuals.iter().zip(self.rows.iter().zip(steps)) {
+            let weight = n * rows / total;
+            expected += weight * weight * row_scatter / rows.max(1.0) + (weight - 1.0) * (weight - 1.0) * energy;
+            expected += self.dim as f64 * step * step / 12.0;
+            found += residual.iter().zip(&mean).map(|(q, mean)| (q - mean) * (q - mean)).sum::<f64>();
+        }
+        found * n / (n - 1.0) / expected.max(1e-300)
+    }
+
+    /// The secant pair between the base point and x, where it says more than noise.
+    fn keep_pair(&mut self, x: &[f64], gradient: &[f64], noise: f64, inverse_trace: f64, fresh: bool) {
+        let (Some(base), Some(p)) = (&self.base, &self.preconditioner) else { return };
+        if fresh && !self.rules.quadratic {
+            return;
+        }
+        let (s, y) = (minus(x, &base.x), minus(gradient, &base.gradient));
+        let clear = (noise + base.noise) * inverse_trace < 0.5 * dot(&y, &p.solve(&y));
+        if clear && dot(&s, &y) > 1e-3 * dot(&s, &p.multiply(&s)) {
+            self.steps.push(s);
+            self.changes.push(y);
+            if self.steps.len() > PAIRS {
+                self.steps.remove(0);
+                self.changes.remove(0);
+            }
+        }
+    }
+
+    /// Whether the last step is kept. Where f rose by more than the last gain it is taken back; where the base's own gradient was mostly noise it is
+    /// measured again. A quadratic with factors needs no such care.
+    fn judge(&mut self, x: &[f64], gradient: &[f64], value: f64, noise: f64, inverse_trace: f64) -> Verdict {
+        let quadratic = self.rules.quadratic;
+        let Some(base) = &mut self.base else { return Verdict::Accepted };
+        if quadratic && self.has_factors {
+            return Verdict::Accepted;
+        }
+        let slack = if quadratic { base.gain } else { (0.1 * base.energy).min(0.5 * base.gain) };
+        if value <= base.value + (1e-6 * base.value.abs()).max(slack) {
+            return Verdict::Accepted;
+        }
+        if base.noise * inverse_trace >= 0.5 * base.energy {
+            return Verdict::Remeasure;
+        }
+        let (s, y) = (minus(x, &base.x), minus(gradient, &base.gradient));
+        let along = dot(&s, &y);
+        let p = self.preconditioner.as_ref().expect("a base has a preconditioner");
+        let missing = (along - dot(&s, &p.multiply(&s))) / norm_squared(&s).max(1e-300);
+        if quadratic && along > 0.0 {
+            // A quadratic's gradient is affine: the exact minimiser of the segment.
+            let t = (-dot(&base.gradient, &s) / along).clamp(0.0, 1.0);
+            add_scaled(t, &s, &mut base.x);
+            add_scaled(t, &y, &mut base.gradient);
+            base.noise = (1.0 - t) * (1.0 - t) * base.noise + t * t * noise;
+        }
+        if missing > 0.0 {
+            self.add_curvature(missing);
+        }
+        let (Some(base), Some(p)) = (&mut self.base, &self.preconditioner) else { return Verdict::Refused };
+        if quadratic && along > 0.0 {
+            base.energy = base.energy.max(p.energy(&p.shrink(&base.gradient, base.noise), base.noise));
+        }
+        Verdict::Refused
+    }
+
+    fn add_curvature(&mut self, more: f64) {
+        self.added += more;
+        if let Some(p) = &mut self.preconditioner {
+            p.set_added(self.added);
+        }
+    }
+
+    /// The two-loop recursion of L-BFGS over sigma P^-1.
+    fn newton_step(&self, gradient: &[f64]) -> Vec<f64> {
+        let p = self.preconditioner.as_ref().expect("a step has a preconditioner");
+        let mut q = gradient.to_vec();
+        let pairs: Vec<(&Vec<f64>, &Vec<f64>)> = self.steps.iter().zip(&self.changes).collect();
+        let mut weights = Vec::with_capacity(pairs.len());
+        for (s, y) in pairs.iter().rev() {
+            let weight = dot(s, &q) / dot(s, y);
+            add_scaled(-weight, y, &mut q);
+            weights.push(weight);
+        }
+        let sigma = pairs.last().map_or(1.0, |(s, y)| (dot(s, y) / dot(y, &p.solve(y))).min(1.0));
+        let mut z = p.solve(&q);
+        z.iter_mut().for_each(|value| *value *= sigma);
+        for ((s, y), weight) in pairs.iter().zip(weights.into_iter().rev()) {
+            let back = dot(y, &z) / dot(s, y);
+            add_scaled(weight - back, s, &mut z);
+        }
+        z
+    }
+
+    /// Whether factors are asked for with the next gradient.
+    fn asks(&mut self, round: u64, ratio: f64, unlike: bool) -> bool {
+        if !self.rules.curvature {
+            return false;
+        }
+        if !self.has_factors {
+            return unlike || ratio > 0.5;
+        }
+        let slow = ratio > if self.rules.quadratic { 0.5 } else { 0.3 };
+        let ask = slow && self.refreshes < REFRESHES && round >= self.factors_at + APART;
+        if ask {
+            self.refreshes += 1.0;
+        }
+        ask
+    }
+
+    pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
+        let mut numbers = [self.added, self.last_energy, self.rho, self.refreshes, self.rejections].to_vec();
+        numbers.extend([f64::from(u8::from(self.has_factors)), self.factors_at as f64]);
+        visitor.vector(Scope::Local, "hub_numbers", &mut numbers);
+        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at] = numbers[..] {
+            (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
+            (self.refreshes, self.rejections) = (refreshes, rejections);
+            (self.has_factors, self.factors_at) = (has_factors > 0.0, factors_at as u64);
+        }
+        visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
+        visitor.vector(Scope::Local, "hub_shift", &mut self.mean_shift);
+        visitor.vectors(Scope::Local, "hub_steps", &mut self.steps);
+        visitor.vectors(Scope::Local, "hub_changes", &mut self.changes);
+        let mut base = self.base.as_ref().map_or(Vec::new(), |base| {
+            vec![base.x.clone(), base.gradient.clone(), vec![base.noise, base.value, base.energy, base.gain]]
+        });
+        visitor.vectors(Scope::Local, "hub_base", &mut base);
+        self.base = match &base[..] {
+            [x, gradient, numbers] if numbers.len() == 4 => Some(Base {
+                x: x.clone(),
+                gradient: gradient.clone(),
+                noise: numbers[0],
+                value: numbers[1],
+                energy: numbers[2],
+                gain: numbers[3],
+            }),
+            _ => None,
+        };
+        self.links.iter_mut().for_each(|link| link.visit(visitor));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Verdict {
+    Accepted,
+    Refused,
+    Remeasure,
+}
+
+struct Decoded {
+    /// q_i and theta_i.
+    residuals: Vec<(Vec<f64>, f64)>,
+    value: f64,
+    /// Variance of a coordinate of the mean.
+    noise: f64,
+    steps: Vec<f64>,
+}
+
+impl Reply {
+    /// Three short numbers, a flag, the spreads and the integers of the step.
+    fn encode(&self, here: &Here<'_>, delta: &[f64]) -> Vec<u8> {
+        let own = dithers(here.randomness, Purpose::DownlinkDither, here.round, 0, delta.len());
+        let coded = CodedVector::new(delta, self.step_down, &own, here.energies);
+        let mut message = Vec::new();
+        push_short(self.step, &mut message);
+        push_short(self.step_down, &mut message);
+        push_short(self.gap, &mut message);
+        message.push(u8::from(self.ask));
+        message.extend_from_slice(&coded.spreads);
+        let mut encoder = SpreadEncoder::new(&mut message);
+        coded.encode(&own, here.energies, &mut encoder);
+        encoder.finish();
+        message
+    }
+}
+
+fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}

@@ -1,0 +1,353 @@
+//! CORE-Newton: curvature once, then one quantised gradient up and one quantised quasi-Newton step down per exchange.
+//!
+//! Every machine sends the top eigenpairs of its own Hessian once, at about a bit a scalar, where the hub's own Hessian is not enough; the hub keeps the
+//! preconditioner, and nothing of it travels down. Gradients are coded relative to a shift that follows them, dithered so that their error is independent
+//! of them, and given what both ends know: the span of the machine's own rows, and where earlier gradients were large. All machines add the decoded step,
+//! so its error is no bias. docs/core-newton.md has the derivation, and what is measured and not proved.
+//!
+//! # Layout
+//! - `code`: vectors and rows as dithered integers with spreads.
+//! - `link`: what machine and hub both know of a machine's messages.
+//! - `preconditioner`: P by its eigenpairs.
+//! - `hub`: from messages to the reply.
+
+mod code;
+mod hub;
+mod link;
+mod preconditioner;
+
+use corewire_algebra::eigen::Eigen;
+use corewire_comm::numbers::{Number, push_count, take_count};
+use corewire_comm::{CommError, Reduction};
+use corewire_sketch::code::{SpreadDecoder, SpreadEncoder};
+use corewire_sketch::{CommonRandomness, Purpose};
+
+use self::code::{CodedVector, Energies, dithers, push_short, read_short, refused, root_mean_square, round_short};
+use self::hub::{Here, Hub};
+use self::link::{Factors, Link, factor_step};
+use super::{Context, Method, Outcome, Settings};
+use crate::error::RunError;
+use crate::estimator::check_finite;
+use crate::objective::Curved;
+use crate::state::{Scope, Stateful, Visitor};
+
+/// Rows of curvature that a machine sends at least and at most.
+const LEAST_ROWS: usize = 8;
+const MOST_ROWS: usize = 64;
+/// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes.
+const TAU: f64 = 0.7;
+
+/// What is the same on all machines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// alpha, which every Hessian has on its diagonal.
+    alpha: f64,
+    /// Whether the Hessian does not depend on x.
+    quadratic: bool,
+    /// Whether machines may send rows of their curvature.
+    pub curvature: bool,
+    /// Noise of the mean gradient, as a share of what the next exchange is expected to leave.
+    pub eta_up: f64,
+    /// Noise of the step, likewise.
+    pub eta_down: f64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { alpha: 0.0, quadratic: false, curvature: true, eta_up: 0.007, eta_down: 0.1 }
+    }
+}
+
+/// The hub's own curvature at x.
+trait Curvature {
+    fn eigenpairs(&mut self) -> Eigen;
+    fn row_scatter(&mut self) -> f64;
+}
+
+/// The numbers of a reply.
+struct Reply {
+    /// At which the next gradients are quantised.
+    step: f64,
+    /// At which the step was quantised.
+    step_down: f64,
+    /// An estimate of f - f* where the gradients were taken; infinite where there is none.
+    gap: f64,
+    /// Whether factors are wanted with the next gradients.
+    ask: bool,
+}
+
+/// One machine's part of CORE-Newton.
+pub struct Newton {
+    rules: Rules,
+    randomness: CommonRandomness,
+    x: Vec<f64>,
+    /// Columns that some machine has; the others stay where they are.
+    active: Vec<f64>,
+    /// The last decoded step, in the active columns.
+    delta: Vec<f64>,
+    /// At which the next gradient is quantised; 0 before the first.
+    step: f64,
+    /// Whether factors are wanted with the next gradient.
+    asked: bool,
+    /// Where steps are expected to be large.
+    energies: Energies,
+    shift: Vec<f64>,
+    link: Link,
+    tau: f64,
+    /// Eigenpairs sent, and how often factors were.
+    sent: f64,
+    turns: f64,
+    hub: Option<Hub>,
+}
+
+impl Newton {
+    /// From a start.
+    pub fn new(start: Vec<f64>, rules: Rules, randomness: &CommonRandomness) -> Self {
+        let dim = start.len();
+        Self {
+            rules,
+            randomness: randomness.clone(),
+            x: start,
+            active: (0..dim).map(|j| j as f64).collect(),
+            delta: vec![0.0; dim],
+            step: 0.0,
+            asked: false,
+            energies: Energies::flat(dim),
+            shift: vec![0.0; dim],
+            link: Link::new(0, dim),
+            tau: 0.0,
+            sent: 0.0,
+            turns: 0.0,
+            hub: None,
+        }
+    }
+
+    fn gather(&self, full: &[f64]) -> Vec<f64> {
+        self.active.iter().map(|&j| full[j as usize]).collect()
+    }
+
+    fn restrict(&self, eigen: Eigen) -> Eigen {
+        Eigen { values: eigen.values, vectors: eigen.vectors.iter().map(|vector| self.gather(vector)).collect() }
+    }
+
+    /// The rows that are sent now: all at the current x, or on a quadratic only further ones.
+    fn factors(&mut self, curved: Option<&mut (dyn Curved + '_)>) -> Factors {
+        let further = self.rules.quadratic && self.turns > 0.0;
+        let from = if further { self.sent as usize } else { 0 };
+        let (always, most) = match further {
+            true => (0, MOST_ROWS * (1 + self.turns as usize)),
+            false => (LEAST_ROWS, MOST_ROWS),
+        };
+        if further {
+            self.tau *= 0.5;
+        }
+        let found = curved.map(|curved| curved.eigenpairs(&self.x, always, most, self.tau));
+        let Eigen { mut values, vectors } =
+            self.restrict(found.unwrap_or(Eigen { values: Vec::new(), vectors: Vec::new() }));
+        // Where the minimum of rows binds, the last of them is below tau.
+        let least = if further { self.tau } else { values.last().map_or(self.tau, |last| last.min(self.tau)) };
+        let from = from.min(values.len());
+        let vectors = vectors[from..].to_vec();
+        self.sent = values.len().max(from) as f64;
+        self.turns += 1.0;
+        values.drain(..from);
+        Factors { values, vectors, step: factor_step(least, self.active.len()) }
+    }
+
+    /// This machine's message: factors where they were asked for, f, and the gradient relative to the shift.
+    fn contribute(&mut self, round: u64, context: &mut Context<'_>) -> Result<Vec<u8>, RunError> {
+        let mut full = vec![0.0; self.x.len()];
+        context.objective.gradient(&self.x, &mut full);
+        let value = context.objective.value(&self.x);
+        let gradient = self.gather(&full);
+        check_finite(context.place(round), "a gradient", &gradient)?;
+        check_finite(context.place(round), "a value", &[value])?;
+        let (mut head, mut stream) = (Vec::new(), Vec::new());
+        let mut encoder = SpreadEncoder::new(&mut stream);
+        if self.asked {
+            let factors = self.factors(context.objective.curved());
+            let spreads = Link::push_factors_head(&factors, &mut head);
+            let replace = !self.rules.quadratic;
+            self.link.encode_factors(&self.randomness, round, &factors, &spreads, replace, &mut encoder);
+        }
+        // pr_i = c_i + alpha delta.
+        let mut predicted = self.shift.clone();
+        corewire_algebra::vector::add_scaled(self.rules.alpha, &self.delta, &mut predicted);
+        let residual: Vec<f64> = gradient.iter().zip(&predicted).map(|(g, p)| g - p).collect();
+        if self.step == 0.0 {
+            self.step = round_short(0.25 * root_mean_square(residual.iter().copied()));
+            push_short(self.step, &mut head);
+        }
+        corewire_comm::numbers::narrow(value).push(&mut head);
+        let coded = self.link.code_residual(&self.randomness, round, &residual, self.step);
+        head.extend_from_slice(&coded.spreads);
+        let decoded = self.link.encode_residual(&coded, self.step, &mut encoder);
+        encoder.finish();
+        corewire_algebra::vector::add_scaled(decoded.theta, &decoded.vector, &mut predicted);
+        self.shift = predicted;
+        head.extend_from_slice(&stream);
+        Ok(head)
+    }
+
+    /// Adds the decoded step.
+    fn absorb(&mut self, round: u64, message: &[u8]) -> Result<f64, CommError> {
+        let short = || refused(0, "its reply is too short");
+        let groups = self.energies.groups().len();
+        let (head, stream) = message.split_at_checked(7 + groups).ok_or_else(short)?;
+        let number = |at: usize| read_short([head[at], head[at + 1]]);
+        let (step, step_down, gap, asked) = (number(0), number(2), number(4), head[6] != 0);
+        let sound = step.is_finite() && step > 0.0 && step_down.is_finite() && step_down > 0.0;
+        if !sound {
+            return Err(refused(0, "its steps are no numbers"));
+        }
+        let own = dithers(&self.randomness, Purpose::DownlinkDither, round, 0, self.active.len());
+        let mut decoder = SpreadDecoder::new(stream);
+        let decoded = CodedVector::decode(&head[7..], &own, &self.energies, &mut decoder);
+        let decoded = decoded.map_err(|error| refused(0, error))?;
+        decoder.finish().map_err(|error| refused(0, error))?;
+        self.energies.learn(&decoded);
+        for ((delta, t), &j) in self.delta.iter_mut().zip(&decoded).zip(&self.active) {
+            *delta = t * step_down;
+            self.x[j as usize] += *delta;
+        }
+        (self.step, self.asked) = (step, asked);
+        Ok(gap)
+    }
+}
+
+/// The hub's curvature, from machine 0's own rows.
+struct Own<'a> {
+    objective: &'a mut dyn crate::objective::Objective,
+    x: &'a [f64],
+    active: &'a [f64],
+    alpha: f64,
+}
+
+impl Curvature for Own<'_> {
+    fn eigenpairs(&mut self) -> Eigen {
+        let least = 0.01 * self.alpha;
+        let Some(curved) = self.objective.curved() else { return Eigen { values: Vec::new(), vectors: Vec::new() } };
+        let Eigen { values, vectors } = curved.eigenpairs(self.x, 0, usize::MAX, least);
+        let gather = |vector: &Vec<f64>| self.active.iter().map(|&j| vector[j as usize]).collect();
+        Eigen { values, vectors: vectors.iter().map(gather).collect() }
+    }
+
+    fn row_scatter(&mut self) -> f64 {
+        self.objective.curved().map_or(0.0, |curved| curved.row_scatter(self.x))
+    }
+}
+
+impl Stateful for Newton {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.vector(Scope::Common, "x", &mut self.x);
+        visitor.vector(Scope::Common, "active", &mut self.active);
+        visitor.vector(Scope::Common, "delta", &mut self.delta);
+        visitor.vector(Scope::Common, "energies", &mut self.energies.0);
+        let mut asked = f64::from(u8::from(self.asked));
+        visitor.number(Scope::Common, "asked", &mut asked);
+        self.asked = asked > 0.0;
+        // Before the first reply every machine has a step of its own.
+        visitor.number(Scope::Local, "step", &mut self.step);
+        visitor.vector(Scope::Local, "shift", &mut self.shift);
+        visitor.number(Scope::Local, "tau", &mut self.tau);
+        visitor.number(Scope::Local, "sent", &mut self.sent);
+        visitor.number(Scope::Local, "turns", &mut self.turns);
+        self.link.visit(visitor);
+        let mut machines = self.hub.as_ref().map_or(0, Hub::machines) as u64;
+        visitor.word(Scope::Local, "hub", &mut machines);
+        if machines > 0 && self.hub.is_none() {
+            let rows = vec![0.0; machines.min(1 << 20) as usize];
+            self.hub = Some(Hub::new(self.rules, self.active.len(), rows));
+        }
+        if let Some(hub) = &mut self.hub {
+            hub.visit(visitor);
+        }
+    }
+}
+
+impl Method for Newton {
+    fn iterate(&self) -> &[f64] {
+        &self.x
+    }
+
+    /// Every machine tells how many rows it has and in which columns; the hub answers with the columns of all, and whether it wants factors at once.
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        let (rank, dim) = (context.comm.rank(), self.x.len());
+        self.rules.alpha = context.objective.strong_convexity();
+        self.rules.quadratic = context.objective.is_quadratic();
+        let here = rank < context.comm.size();
+        let rows = context.objective.rows() as u64;
+        let touched = context.objective.curved().map(|curved| curved.touched());
+        if here && (touched.is_none() || self.rules.alpha <= 0.0) {
+            let what =
+                "core-newton needs ridge or logistic regression with `problem.alpha` above 0: take core-agd, or lbfgs";
+            return Err(RunError::Unsuited(what.to_owned()));
+        }
+        let mut message = Vec::new();
+        push_count(rows, &mut message);
+        message.extend(to_bits(&touched.unwrap_or_else(|| vec![true; dim])));
+        let (mut counts, mut rules) = (Vec::new(), self.rules);
+        let (objective, x) = (&mut *context.objective, &self.x);
+        let mut decide = |messages: &[&[u8]]| {
+            let mut union = vec![0u8; dim.div_ceil(8)];
+            for (rank, message) in messages.iter().enumerate() {
+                let mut bits = *message;
+                let count = take_count(&mut bits).filter(|_| bits.len() == union.len());
+                counts.push(count.ok_or_else(|| refused(rank, "it does not tell its rows"))? as f64);
+                union.iter_mut().zip(bits).for_each(|(union, bits)| *union |= bits);
+            }
+            rules.alpha = self.rules.alpha;
+            let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
+            let mut own = Own { objective: &mut *objective, x, active: &active, alpha: rules.alpha };
+            let ask = Hub::new(rules, 1, counts.clone()).wants_factors_first(&own.eigenpairs());
+            let whole = (0..dim).all(|j| union[j / 8] >> (j % 8) & 1 == 1);
+            let mut reply = vec![u8::from(ask)];
+            // Columns that no machine has are left out; where all have some, nothing more is said.
+            if !whole && union.iter().any(|&byte| byte != 0) {
+                reply.extend_from_slice(&union);
+            }
+            Ok(reply)
+        };
+        let reply = context.comm.exchange(&message, Reduction::Hub(&mut decide))?;
+        let (&ask, union) = reply.message.split_first().ok_or_else(|| refused(0, "its reply is empty"))?;
+        if union.len() == dim.div_ceil(8) {
+            self.active = (0..dim).filter(|&j| union[j / 8] >> (j % 8) & 1 == 1).map(|j| j as f64).collect();
+        }
+        let count = self.active.len();
+        self.asked = ask != 0;
+        (self.delta, self.shift, self.energies) = (vec![0.0; count], vec![0.0; count], Energies::flat(count));
+        self.link = Link::new(rank, count);
+        self.tau = TAU * self.rules.alpha * (context.comm.size() as f64).sqrt();
+        if rank == 0 {
+            self.hub = Some(Hub::new(self.rules, count, counts));
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        let step = (self.step > 0.0).then_some(self.step);
+        let asked = self.asked;
+        let message = self.contribute(round, context)?;
+        let x = self.gather(&self.x);
+        let Self { hub, delta, energies, randomness, active, rules, x: full, .. } = self;
+        let (objective, alpha) = (&mut *context.objective, rules.alpha);
+        let mut combine = |messages: &[&[u8]]| {
+            let hub = hub.as_mut().ok_or_else(|| refused(0, "it has no hub"))?;
+            let here = Here { round, x: &x, delta, step, asked, energies, randomness };
+            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, alpha })
+        };
+        let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
+        let gap = self.absorb(round, &reply.message)?;
+        Ok(Outcome { gradient_norm: None, step: None, rejected: false, gap: Some(gap) })
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { budget: Some(self.active.len()), ..Settings::default() }
+    }
+}
+
+fn to_bits(flags: &[bool]) -> Vec<u8> {
+    let mut bytes = vec![0; flags.len().div_ceil(8)];
+    flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(j, _)| bytes[j / 8] |= 1 << (j % 8));
+    bytes
+}
