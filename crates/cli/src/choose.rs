@@ -5,7 +5,7 @@ use corewire_comm::{Link, Solo};
 use corewire_optim::replay::Facts;
 use corewire_optim::run::Ended;
 
-use crate::job::{Engine, Job};
+use crate::job::{Engine, Job, ModelKind};
 use crate::recorder::Recorder;
 use crate::session::{Done, Session, default_method, execute};
 use crate::units;
@@ -56,12 +56,31 @@ fn try_out(session: &Session) -> Result<Done<Recorder>> {
     Ok(done.expect("machine 0 is in this process"))
 }
 
+/// Rounds after which a trial of core-newton is given up.
+const MOST_NEWTON: u64 = 60;
+
 /// Tries a method. Nothing of it is billed to a run.
 pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
     let mut trial = session.with_method(name, Default::default());
     // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
     trial.job.graph = None;
     trial.job.problem.test = None;
+    // How core-newton fares depends on the machines' own curvature; it takes few rounds, and is tried whole.
+    if name == "core-newton" {
+        trial.job.stop.rounds = Some(MOST_NEWTON);
+        let finish = try_out(&trial)?.finish;
+        let passed = finish.last.traffic;
+        return Ok(Forecast {
+            name: name.to_owned(),
+            budget: finish.settings.budget,
+            reached: finish.ended == Ended::Target,
+            rounds: finish.last.round as f64,
+            exchanges: passed.exchanges as f64,
+            up_bytes: passed.up_bytes,
+            down_bytes: passed.down_bytes,
+            wire_bytes: passed.wire_bytes(),
+        });
+    }
     // Rounds do not depend on how the rows are divided: the mean gradient is the same, and so is the noise relative to it.
     let alone = try_out(&trial.with_machines(1))?.finish;
     // Bytes do.
@@ -92,7 +111,13 @@ pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
 }
 
 /// The exact methods that auto tries.
-pub const CANDIDATES: [&str; 3] = ["core-agd", "core-cg", "cg"];
+const CANDIDATES: [&str; 5] = ["core-newton", "core-agd", "core-cg", "cg", "lbfgs"];
+
+/// Those of them that this model has.
+pub fn candidates(model: ModelKind) -> Vec<&'static str> {
+    let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
+    CANDIDATES.into_iter().filter(|name| curved || *name != "core-newton").collect()
+}
 
 /// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without one. Where the
 /// rows stay at their sites the machines settle it alike.
@@ -101,17 +126,18 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
         return Ok(session);
     }
     let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
-    let mut name = default_method(&facts);
+    let mut name = default_method(&facts, session.job.problem.model);
     let comparable =
         facts.convex && session.optimum.is_some() && session.job.stop.target().is_some() && facts.l1 == 0.0;
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
         let begun = std::time::Instant::now();
-        let forecasts = CANDIDATES.iter().map(|name| forecast(&session, name)).collect::<Result<Vec<_>>>()?;
+        let candidates = candidates(session.job.problem.model);
+        let forecasts = candidates.iter().map(|name| forecast(&session, name)).collect::<Result<Vec<_>>>()?;
         let costs: Vec<f64> = forecasts.iter().map(|forecast| forecast.cost(&session.job)).collect();
         let best = (0..costs.len()).min_by(|&a, &b| costs[a].total_cmp(&costs[b])).unwrap_or(0);
         if costs[best].is_finite() {
-            name = CANDIDATES[best];
+            name = candidates[best];
         }
         if !quiet {
             let timed = session.job.method.settings.goal.link.is_some();
@@ -121,7 +147,7 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
                 (true, false) => units::bytes(cost),
             };
             let tried: Vec<String> =
-                CANDIDATES.iter().zip(&costs).map(|(name, &cost)| format!("{name} {}", shown(cost))).collect();
+                candidates.iter().zip(&costs).map(|(name, &cost)| format!("{name} {}", shown(cost))).collect();
             let goal = if timed { "seconds on the link" } else { "bytes" };
             eprintln!("tried: {}; {name} costs the fewest {goal}", tried.join(", "));
         }

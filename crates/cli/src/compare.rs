@@ -20,8 +20,7 @@ use crate::session::{self, Session, execute};
 use crate::{job, out, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
-const DEFAULT: &str =
-    "core-agd,core-cg,core-gd,cg,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
+const DEFAULT: &str = "core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
 /// The common grid of `--tune`: factors on each method's own step, up to the first that diverges. Theory's steps for error feedback are a
 /// hundred times too careful on real data, so a shorter grid would be unfair to it.
 const GRID: [f64; 11] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];

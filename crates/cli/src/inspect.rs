@@ -9,7 +9,7 @@ use corewire_optim::optimum;
 use corewire_optim::spectrum::{self, Measured};
 use serde::Serialize;
 
-use crate::choose::{CANDIDATES, Forecast, forecast};
+use crate::choose::{Forecast, candidates, forecast};
 use crate::session::Session;
 use crate::{bench, job, out, plot, units};
 
@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         });
     }
     let names: Vec<&str> = match pooled.is_convex() && session.optimum.is_some() {
-        true => CANDIDATES.iter().copied().chain(["core-gd"]).collect(),
+        true => candidates(job.problem.model).into_iter().chain(["core-gd"]).collect(),
         false => vec!["core-nonconvex"],
     };
     for name in names {

@@ -227,6 +227,8 @@ pub struct StopSpec {
 /// What is asked for without a word: a relative suboptimality where f* can be known, a relative gradient where it cannot.
 pub const DEFAULT_TARGET: f64 = 1e-6;
 const DEFAULT_GRADIENT: f64 = 1e-4;
+/// An estimate of the gap that falls by this factor says that f - f* has fallen by 1e-6: it may be wrong by two and a half.
+const DEFAULT_GAP: f64 = 4e-7;
 /// Rounds at most.
 pub const DEFAULT_ROUNDS: u64 = 5000;
 
@@ -238,8 +240,18 @@ impl StopSpec {
 
     /// The relative gradient norm to reach: what was asked, or the default for rows that stay at their sites.
     pub fn gradient_relative(&self, sites: bool) -> Option<f64> {
-        let otherwise = self.target == Some(0.0) || self.gradient.is_some() || self.gap.is_some();
-        self.gradient_relative.or((sites && !otherwise).then_some(DEFAULT_GRADIENT))
+        self.gradient_relative.or(self.has_default(sites).then_some(DEFAULT_GRADIENT))
+    }
+
+    /// The relative gap to reach, by methods that estimate it, likewise.
+    pub fn gap(&self, sites: bool) -> Option<f64> {
+        self.gap.or(self.has_default(sites).then_some(DEFAULT_GAP))
+    }
+
+    /// Whether rows at their sites stop by a default, since nothing was asked for.
+    fn has_default(&self, sites: bool) -> bool {
+        let asked = [self.gradient, self.gradient_relative, self.gap, self.target].iter().any(Option::is_some);
+        sites && !asked && self.patience.is_none()
     }
 }
 

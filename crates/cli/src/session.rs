@@ -249,14 +249,14 @@ impl Session {
 
     /// When to stop.
     pub fn rules(&self, snapshots: bool) -> Rules {
-        let stop = &self.job.stop;
+        let (stop, sites) = (&self.job.stop, self.job.problem.data.is_sites());
         Rules {
             rounds: stop.rounds.unwrap_or(crate::job::DEFAULT_ROUNDS),
             target: stop.target().filter(|_| self.optimum.is_some()),
             optimum: self.optimum,
             gradient: stop.gradient,
-            gradient_relative: stop.gradient_relative(self.job.problem.data.is_sites()),
-            gap: stop.gap.map(Gap::Relative),
+            gradient_relative: stop.gradient_relative(sites),
+            gap: stop.gap(sites).map(Gap::Relative),
             patience: stop.patience,
             seconds: stop.seconds,
             bytes: stop.bytes,
@@ -560,7 +560,9 @@ impl<O: Observer> Duty<'_, O> {
         let info = match &session.job.method.name {
             Some(_) => session.info()?,
             // Nobody has all rows to try methods on, so the rule is the same everywhere.
-            None => catalogue::find(default_method(&facts)).map_err(|error| anyhow!(error))?,
+            None => {
+                catalogue::find(default_method(&facts, session.job.problem.model)).map_err(|error| anyhow!(error))?
+            }
         };
         let constants = match info.is_core() && !session.gossips() {
             true => None,
@@ -716,9 +718,12 @@ impl<O: Observer> Duty<'_, O> {
 }
 
 /// The method that auto stands for where no trial can be made.
-pub fn default_method(facts: &Facts) -> &'static str {
+pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
+    let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     if facts.l1 > 0.0 {
         "core-gd"
+    } else if curved && facts.strong_convexity > 0.0 {
+        "core-newton"
     } else if facts.convex {
         "core-agd"
     } else {

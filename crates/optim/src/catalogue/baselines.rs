@@ -15,6 +15,7 @@ use crate::method::accelerated::Accelerated;
 use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::model::Ef21P;
+use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::skip::Scaffnew;
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
@@ -77,6 +78,22 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let double = b.double;
             let start = b.start();
             Ok(boxed(Conjugate::new(start, double)))
+        },
+        gossip: None,
+    },
+    MethodInfo {
+        id: "lbfgs",
+        title: "L-BFGS",
+        line: "quasi-Newton steps from the last few gradients; every evaluation is an exchange",
+        reference: "Liu and Nocedal, On the Limited Memory BFGS Method for Large Scale Optimization, 1989",
+        family: "baseline",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[SCALE, WIRE, parameter("memory", "10", "pairs that are remembered")],
+        build: |b| {
+            let memory = b.values.count("memory", 10, 1, 1000)?;
+            Ok(boxed(Lbfgs::new(b.start(), memory, b.scale / b.constants.smoothness, b.exact())))
         },
         gossip: None,
     },

@@ -6,14 +6,21 @@ use crate::estimator::{Exact, MeanEstimator};
 use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 
-/// Conjugate gradients, uncompressed: d floats a round and one for the curvature; Polak and Ribiere's rule, restarted where it fails.
+/// Conjugate gradients, uncompressed. On a quadratic d floats travel per iteration, the mean of H p, and the gradient follows from it; it is asked for
+/// anew every so many rounds, since 32-bit floats make the recursion drift. Elsewhere d floats for the gradient and one for the curvature, with Polak and
+/// Ribiere's rule, restarted where it fails.
 pub struct Conjugate {
     x: Vec<f64>,
     gradient: Vec<f64>,
     direction: Vec<f64>,
+    /// On a quadratic: rounds since the gradient itself was asked for.
+    since: f64,
     estimator: Exact,
     local: Vec<f64>,
 }
+
+/// Rounds after which the gradient of a quadratic is asked for anew.
+const REPLACE: f64 = 25.0;
 
 impl Conjugate {
     /// From a start; coordinates travel as 64 bits if `double`.
@@ -23,9 +30,49 @@ impl Conjugate {
             x: start,
             gradient: Vec::new(),
             direction: vec![0.0; dim],
+            since: REPLACE,
             estimator: Exact { double },
             local: vec![0.0; dim],
         }
+    }
+
+    /// The next direction, given the next gradient.
+    fn turn(&mut self, gradient: Vec<f64>) {
+        let last = vector::norm_squared(&self.gradient);
+        let beta = match last > 0.0 {
+            true => ((vector::norm_squared(&gradient) - vector::dot(&gradient, &self.gradient)) / last).max(0.0),
+            false => 0.0,
+        };
+        self.direction.iter_mut().zip(&gradient).for_each(|(p, g)| *p = beta * *p - g);
+        if vector::dot(&gradient, &self.direction) >= 0.0 {
+            self.direction.iter_mut().zip(&gradient).for_each(|(p, g)| *p = -g);
+        }
+        self.gradient = gradient;
+    }
+
+    /// A round on a quadratic: H p comes back, or the gradient where it is wanted.
+    fn quadratic_round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        let mut mean = vec![0.0; self.x.len()];
+        if self.since >= REPLACE {
+            context.objective.gradient(&self.x, &mut self.local);
+            context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut mean)?;
+            self.since = 0.0;
+            self.turn(mean);
+            let norm = vector::norm_squared(&self.gradient).sqrt();
+            return Ok(Outcome { gradient_norm: Some(norm), step: Some(0.0), rejected: false, gap: None });
+        }
+        context.objective.hessian_vector(&self.x, &self.direction, &mut self.local);
+        context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut mean)?;
+        let curvature = vector::dot(&self.direction, &mean);
+        let slope = vector::dot(&self.gradient, &self.direction);
+        let step = if curvature > 0.0 { -slope / curvature } else { 0.0 };
+        vector::add_scaled(step, &self.direction, &mut self.x);
+        let mut gradient = self.gradient.clone();
+        vector::add_scaled(step, &mean, &mut gradient);
+        self.turn(gradient);
+        self.since += 1.0;
+        let norm = vector::norm_squared(&self.gradient).sqrt();
+        Ok(Outcome { gradient_norm: Some(norm), step: Some(step), rejected: false, gap: None })
     }
 }
 
@@ -34,6 +81,7 @@ impl Stateful for Conjugate {
         visitor.vector(Scope::Common, "x", &mut self.x);
         visitor.vector(Scope::Common, "gradient", &mut self.gradient);
         visitor.vector(Scope::Common, "direction", &mut self.direction);
+        visitor.number(Scope::Common, "since", &mut self.since);
     }
 }
 
@@ -43,29 +91,19 @@ impl Method for Conjugate {
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        if context.objective.is_quadratic() {
+            return self.quadratic_round(round, context);
+        }
         context.objective.gradient(&self.x, &mut self.local);
         let mut gradient = vec![0.0; self.x.len()];
-        context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut gradient)?;
-        let energy = vector::norm_squared(&gradient);
-        let last = vector::norm_squared(&self.gradient);
-        let beta = match last > 0.0 {
-            true => ((energy - vector::dot(&gradient, &self.gradient)) / last).max(0.0),
-            false => 0.0,
-        };
-        for (p, g) in self.direction.iter_mut().zip(&gradient) {
-            *p = beta * *p - g;
-        }
-        let mut slope = vector::dot(&gradient, &self.direction);
-        if slope >= 0.0 {
-            self.direction.iter_mut().zip(&gradient).for_each(|(p, g)| *p = -g);
-            slope = -energy;
-        }
+        let energy = context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut gradient)?.energy;
+        self.turn(gradient);
+        let slope = vector::dot(&self.gradient, &self.direction);
         context.objective.hessian_vector(&self.x, &self.direction, &mut self.local);
         let mut curvature = [vector::dot(&self.direction, &self.local)];
         context.means(round, &mut curvature, false)?;
         let step = if curvature[0] > 0.0 { -slope / curvature[0] } else { 0.0 };
         vector::add_scaled(step, &self.direction, &mut self.x);
-        self.gradient = gradient;
         Ok(Outcome { gradient_norm: Some(energy.sqrt()), step: Some(step), rejected: false, gap: None })
     }
 }

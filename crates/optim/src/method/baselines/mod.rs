@@ -7,12 +7,14 @@
 //! - [`coordinates`]: SEGA, ASEGA, IBCD.
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
+//! - [`quasi_newton`]: L-BFGS.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
 
 pub mod coordinates;
 pub mod local;
 pub mod model;
+pub mod quasi_newton;
 pub mod signs;
 pub mod skip;
 pub mod two_query;
