@@ -9,9 +9,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 digest() { grep -o '"digest":"[0-9a-f]*"' | tail -n 1; }
-job=(--json --set machines.count=8 --set stop.rounds=60 --set stop.target=0)
+job=(--json --set machines.count=8 --set stop.rounds=20 --set stop.target=0)
 
-for configuration in "core-agd hadamard q" "core-agd gaussian q-sum" "core-cg hadamard q" "core-gd rademacher f32" "core-agd hadamard bf16"; do
+for configuration in "core-newton hadamard q" "core-agd hadamard q" "core-agd gaussian q-sum" "core-cg hadamard q" "core-gd rademacher f32" "core-agd hadamard bf16"; do
     read -r method family wire <<<"$configuration"
     settings=("${job[@]}" --set "method.name=$method" --set "method.family=$family" --set "method.wire=$wire")
     expected=$("$corewire" run "${settings[@]}" | digest)

@@ -233,6 +233,9 @@ fn every_method_and_wire_resumes_to_the_same_bits() {
         ("core-cg", "f32", "ridge"),
         ("core-nonconvex", "q", "two-layer"),
         ("core-sgd", "q", "logistic"),
+        ("core-newton", "q", "logistic"),
+        ("core-newton", "q", "ridge"),
+        ("lbfgs", "f32", "logistic"),
         ("cg", "f64", "logistic"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -40,6 +40,8 @@ pub(super) struct Hub {
     dim: usize,
     /// Rows of every machine.
     rows: Vec<f64>,
+    /// A bound on the trace of the mean Hessian, and so on its largest eigenvalue.
+    trace: f64,
     links: Vec<Link>,
     mean_shift: Vec<f64>,
     preconditioner: Option<Preconditioner>,
@@ -72,12 +74,13 @@ pub(super) struct Here<'a> {
 }
 
 impl Hub {
-    pub(super) fn new(rules: Rules, dim: usize, rows: Vec<f64>) -> Self {
+    pub(super) fn new(rules: Rules, dim: usize, rows: Vec<f64>, trace: f64) -> Self {
         let links = (0..rows.len()).map(|rank| Link::new(rank, dim)).collect();
         Self {
             rules,
             dim,
             rows,
+            trace,
             links,
             mean_shift: vec![0.0; dim],
             preconditioner: None,
@@ -96,12 +99,6 @@ impl Hub {
 
     pub(super) fn machines(&self) -> usize {
         self.links.len()
-    }
-
-    /// Whether factors are wanted with the first gradient: where the hub's own rows are too few to stand for all.
-    pub(super) fn wants_factors_first(&self, own: &Eigen) -> bool {
-        let effective: f64 = own.values.iter().map(|value| value / (value + self.rules.alpha)).sum();
-        self.rules.curvature && (self.rows[0] == 0.0 || self.rows[0] < 8.0 * effective)
     }
 
     /// One exchange: all messages in, the reply out.
@@ -127,7 +124,13 @@ impl Hub {
         }
         self.mean_shift = followed;
         let first = here.step.is_none();
-        let unlike = first && !self.has_factors && self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER;
+        let unlike = first
+            && !self.has_factors
+            && (self.too_few(&own.eigenpairs()) || self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER);
+        if unlike {
+            // The hub's rows do not stand for all: no direction is trusted to be flatter than the trace allows.
+            self.added = self.trace;
+        }
         if self.has_factors && self.preconditioner.is_none() {
             // After a resume.
             self.build_from_factors();
@@ -177,6 +180,11 @@ impl Hub {
             ask: self.asks(here.round, ratio, unlike),
         };
         Ok(reply.encode(here, &delta))
+    }
+
+    /// Whether the hub's own rows are too few to stand for all.
+    fn too_few(&self, own: &Eigen) -> bool {
+        too_few(self.rows[0], own, self.rules.alpha)
     }
 
     /// Takes the messages apart.
@@ -364,12 +372,12 @@ impl Hub {
 
     pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
         let mut numbers = [self.added, self.last_energy, self.rho, self.refreshes, self.rejections].to_vec();
-        numbers.extend([f64::from(u8::from(self.has_factors)), self.factors_at as f64]);
+        numbers.extend([f64::from(u8::from(self.has_factors)), self.factors_at as f64, self.trace]);
         visitor.vector(Scope::Local, "hub_numbers", &mut numbers);
-        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at] = numbers[..] {
+        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at, trace] = numbers[..] {
             (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
             (self.refreshes, self.rejections) = (refreshes, rejections);
-            (self.has_factors, self.factors_at) = (has_factors > 0.0, factors_at as u64);
+            (self.has_factors, self.factors_at, self.trace) = (has_factors > 0.0, factors_at as u64, trace);
         }
         visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
         visitor.vector(Scope::Local, "hub_shift", &mut self.mean_shift);
@@ -426,6 +434,12 @@ impl Reply {
         encoder.finish();
         message
     }
+}
+
+/// Fewer than eight rows for each of the directions that they have to tell.
+pub(super) fn too_few(rows: f64, own: &Eigen, alpha: f64) -> bool {
+    let effective: f64 = own.values.iter().map(|value| value / (value + alpha)).sum();
+    rows == 0.0 || rows < 8.0 * effective
 }
 
 fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {

@@ -13,7 +13,8 @@ use crate::state::{Scope, Visitor};
 
 /// Both ends' view of one machine.
 pub(super) struct Link {
-    rank: usize,
+    /// Whose; set anew by who goes on after a resume.
+    pub rank: usize,
     /// The rows sqrt(lambda) v as they were decoded.
     pub rows: Vec<Vec<f64>>,
     /// An orthonormal basis of their span; empty where that is all of space.

@@ -157,6 +157,7 @@ impl Newton {
     /// This machine's message: factors where they were asked for, f, and the gradient relative to the shift.
     fn contribute(&mut self, round: u64, context: &mut Context<'_>) -> Result<Vec<u8>, RunError> {
         let mut full = vec![0.0; self.x.len()];
+        self.link.rank = context.comm.rank();
         context.objective.gradient(&self.x, &mut full);
         let value = context.objective.value(&self.x);
         let gradient = self.gather(&full);
@@ -257,7 +258,7 @@ impl Stateful for Newton {
         visitor.word(Scope::Local, "hub", &mut machines);
         if machines > 0 && self.hub.is_none() {
             let rows = vec![0.0; machines.min(1 << 20) as usize];
-            self.hub = Some(Hub::new(self.rules, self.active.len(), rows));
+            self.hub = Some(Hub::new(self.rules, self.active.len(), rows, 0.0));
         }
         if let Some(hub) = &mut self.hub {
             hub.visit(visitor);
@@ -285,21 +286,26 @@ impl Method for Newton {
         }
         let mut message = Vec::new();
         push_count(rows, &mut message);
+        corewire_comm::numbers::narrow(context.objective.bound_trace().unwrap_or(0.0)).push(&mut message);
         message.extend(to_bits(&touched.unwrap_or_else(|| vec![true; dim])));
-        let (mut counts, mut rules) = (Vec::new(), self.rules);
+        let (mut counts, mut trace, rules) = (Vec::new(), 0.0, self.rules);
         let (objective, x) = (&mut *context.objective, &self.x);
         let mut decide = |messages: &[&[u8]]| {
             let mut union = vec![0u8; dim.div_ceil(8)];
             for (rank, message) in messages.iter().enumerate() {
-                let mut bits = *message;
-                let count = take_count(&mut bits).filter(|_| bits.len() == union.len());
-                counts.push(count.ok_or_else(|| refused(rank, "it does not tell its rows"))? as f64);
+                let mut rest = *message;
+                let short = || refused(rank, "it does not tell its rows");
+                counts.push(take_count(&mut rest).ok_or_else(short)? as f64);
+                let (own, bits) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+                if bits.len() != union.len() {
+                    return Err(short());
+                }
+                trace += f64::from(f32::read(own)) / messages.len() as f64;
                 union.iter_mut().zip(bits).for_each(|(union, bits)| *union |= bits);
             }
-            rules.alpha = self.rules.alpha;
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
             let mut own = Own { objective: &mut *objective, x, active: &active, alpha: rules.alpha };
-            let ask = Hub::new(rules, 1, counts.clone()).wants_factors_first(&own.eigenpairs());
+            let ask = rules.curvature && hub::too_few(counts[0], &own.eigenpairs(), rules.alpha);
             let whole = (0..dim).all(|j| union[j / 8] >> (j % 8) & 1 == 1);
             let mut reply = vec![u8::from(ask)];
             // Columns that no machine has are left out; where all have some, nothing more is said.
@@ -319,7 +325,7 @@ impl Method for Newton {
         self.link = Link::new(rank, count);
         self.tau = TAU * self.rules.alpha * (context.comm.size() as f64).sqrt();
         if rank == 0 {
-            self.hub = Some(Hub::new(self.rules, count, counts));
+            self.hub = Some(Hub::new(self.rules, count, counts, trace));
         }
         Ok(())
     }
