@@ -129,8 +129,26 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     print_table(&done, session.job.link.is_some());
     println!("{}", report::conclusion(&report));
+    if let Some(bytes) = shipped(&session)? {
+        println!(
+            "sending the rows themselves once, as text under gzip, would take {} per machine in one exchange: {}",
+            units::bytes(bytes),
+            "cheaper where rows may leave their machines and are few"
+        );
+    }
     println!("the report is in {}, the curves in {}", page.display(), arguments.out.join("compare.csv").display());
     Ok(())
+}
+
+/// What it would take to send every machine's rows to one place, as a mean over machines.
+fn shipped(session: &Session) -> Result<Option<f64>> {
+    let problem = session.problem()?;
+    let mut sum = 0.0;
+    for rank in 0..problem.machines() {
+        let Some(share) = problem.share(rank) else { return Ok(None) };
+        sum += corewire_data::shipped_bytes(&share)? as f64;
+    }
+    Ok(Some(sum / problem.machines() as f64))
 }
 
 /// `corewire report DIR`: rebuilds the page from results.json.

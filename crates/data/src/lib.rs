@@ -45,7 +45,7 @@ pub use libsvm::parse_libsvm;
 pub use matrix::{Matrix, Row, Rows};
 pub use prepare::{Labels, Moments, Normalise, Preparation, Scaling};
 pub use read::{Format, LabelColumn, ReadOptions, load, load_shard};
-pub use write::{write_csv, write_libsvm};
+pub use write::{shipped_bytes, write_csv, write_libsvm};
 
 /// Property tests draw the same cases on every run.
 #[cfg(test)]

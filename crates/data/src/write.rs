@@ -42,6 +42,13 @@ pub fn write_csv(set: &DataSet, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
+/// How many bytes the rows would take to be sent once: as LIBSVM text, compressed by gzip as well as it can.
+pub fn shipped_bytes(set: &DataSet) -> io::Result<u64> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    write_libsvm(set, &mut packed)?;
+    Ok(packed.finish()?.len() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
