@@ -407,11 +407,12 @@ impl Curved for Linear {
             return Eigen { values: Vec::new(), vectors: Vec::new() };
         }
         let weights = self.row_curvatures(x);
-        let found = if rows.min(dim) > LARGEST_GRAM {
-            // Twice as many steps as pairs are wanted, and some: the outer eigenvalues have converged by then.
+        let small = rows.min(dim);
+        let found = if small > LARGEST_GRAM || most.saturating_mul(4) < small {
+            // Three times as many steps as pairs are wanted, and some: the outer eigenvalues have converged by then.
             let mut product = vec![0.0; rows];
             let start: Vec<f64> = (0..dim).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect();
-            let krylov = eigen::lanczos(&start, 2 * most.min(dim) + 40, |v, out| {
+            let krylov = eigen::lanczos(&start, 3 * most.min(dim) + 60, |v, out| {
                 self.matrix.multiply(0..rows, v, &mut product);
                 product.iter_mut().zip(&weights).for_each(|(p, w)| *p *= w);
                 out.fill(0.0);

@@ -45,6 +45,9 @@ pub(super) struct Hub {
     links: Vec<Link>,
     mean_shift: Vec<f64>,
     preconditioner: Option<Preconditioner>,
+    /// The hub's own curvature at x0, until it is used, and whether its rows are too few to stand for all.
+    own: Option<Eigen>,
+    too_few: bool,
     /// Curvature added to the preconditioner where it was found to lack some.
     added: f64,
     steps: Vec<Vec<f64>>,
@@ -74,8 +77,9 @@ pub(super) struct Here<'a> {
 }
 
 impl Hub {
-    pub(super) fn new(rules: Rules, dim: usize, rows: Vec<f64>, trace: f64) -> Self {
+    pub(super) fn new(rules: Rules, dim: usize, rows: Vec<f64>, trace: f64, own: Option<Eigen>) -> Self {
         let links = (0..rows.len()).map(|rank| Link::new(rank, dim)).collect();
+        let too_few = own.as_ref().is_none_or(|own| too_few(rows[0], own, rules.alpha));
         Self {
             rules,
             dim,
@@ -84,6 +88,8 @@ impl Hub {
             links,
             mean_shift: vec![0.0; dim],
             preconditioner: None,
+            own,
+            too_few,
             added: 0.0,
             steps: Vec::new(),
             changes: Vec::new(),
@@ -126,7 +132,7 @@ impl Hub {
         let first = here.step.is_none();
         let unlike = first
             && !self.has_factors
-            && (self.too_few(&own.eigenpairs()) || self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER);
+            && (self.too_few || self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER);
         if unlike {
             // The hub's rows do not stand for all: no direction is trusted to be flatter than the trace allows.
             self.added = self.trace;
@@ -135,7 +141,8 @@ impl Hub {
             // After a resume.
             self.build_from_factors();
         } else if self.preconditioner.is_none() || (!self.has_factors && !quadratic) {
-            let mut p = Preconditioner::from_pairs(own.eigenpairs(), self.dim, alpha);
+            let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs());
+            let mut p = Preconditioner::from_pairs(pairs, self.dim, alpha);
             p.set_added(self.added);
             self.preconditioner = Some(p);
         }
@@ -180,11 +187,6 @@ impl Hub {
             ask: self.asks(here.round, ratio, unlike),
         };
         Ok(reply.encode(here, &delta))
-    }
-
-    /// Whether the hub's own rows are too few to stand for all.
-    fn too_few(&self, own: &Eigen) -> bool {
-        too_few(self.rows[0], own, self.rules.alpha)
     }
 
     /// Takes the messages apart.

@@ -258,7 +258,7 @@ impl Stateful for Newton {
         visitor.word(Scope::Local, "hub", &mut machines);
         if machines > 0 && self.hub.is_none() {
             let rows = vec![0.0; machines.min(1 << 20) as usize];
-            self.hub = Some(Hub::new(self.rules, self.active.len(), rows, 0.0));
+            self.hub = Some(Hub::new(self.rules, self.active.len(), rows, 0.0, None));
         }
         if let Some(hub) = &mut self.hub {
             hub.visit(visitor);
@@ -288,7 +288,7 @@ impl Method for Newton {
         push_count(rows, &mut message);
         corewire_comm::numbers::narrow(context.objective.bound_trace().unwrap_or(0.0)).push(&mut message);
         message.extend(to_bits(&touched.unwrap_or_else(|| vec![true; dim])));
-        let (mut counts, mut trace, rules) = (Vec::new(), 0.0, self.rules);
+        let (mut counts, mut trace, mut pairs, rules) = (Vec::new(), 0.0, None, self.rules);
         let (objective, x) = (&mut *context.objective, &self.x);
         let mut decide = |messages: &[&[u8]]| {
             let mut union = vec![0u8; dim.div_ceil(8)];
@@ -305,7 +305,9 @@ impl Method for Newton {
             }
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
             let mut own = Own { objective: &mut *objective, x, active: &active, alpha: rules.alpha };
-            let ask = rules.curvature && hub::too_few(counts[0], &own.eigenpairs(), rules.alpha);
+            let found = own.eigenpairs();
+            let ask = rules.curvature && hub::too_few(counts[0], &found, rules.alpha);
+            pairs = Some(found);
             let whole = (0..dim).all(|j| union[j / 8] >> (j % 8) & 1 == 1);
             let mut reply = vec![u8::from(ask)];
             // Columns that no machine has are left out; where all have some, nothing more is said.
@@ -325,7 +327,8 @@ impl Method for Newton {
         self.link = Link::new(rank, count);
         self.tau = TAU * self.rules.alpha * (context.comm.size() as f64).sqrt();
         if rank == 0 {
-            self.hub = Some(Hub::new(self.rules, count, counts, trace));
+            let pairs = pairs.map(|pairs| self.restrict(pairs));
+            self.hub = Some(Hub::new(self.rules, count, counts, trace, pairs));
         }
         Ok(())
     }
