@@ -70,7 +70,7 @@ pub fn verify(folder: &Path, json: bool) -> Result<()> {
         Ok(mut method) => format!("{:016x}", state::digest(&mut *method)),
         Err(error) => return Err(error.context("every record is whole, but they cannot be replayed")),
     };
-    let newest = Snapshot::newest(folder, rounds)?;
+    let newest = Snapshot::newest(folder, rounds, &journal::run_id(&contents.header))?;
     if json {
         return out::json(&serde_json::json!({
             "rounds": rounds, "bytes": contents.whole_bytes, "torn_bytes": contents.torn_bytes,

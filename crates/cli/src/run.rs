@@ -123,7 +123,7 @@ fn run_on<T: Transport + 'static>(
         None => None,
         Some(Earlier { folder, header, contents }) => {
             header.check_seed(&session.seed)?;
-            let snapshot = Snapshot::newest(folder, contents.rounds.len() as u64)?
+            let snapshot = Snapshot::newest(folder, contents.rounds.len() as u64, &journal::run_id(&contents.header))?
                 .filter(|snapshot| snapshot.machines.len() == session.job.machines);
             Some(Resume { contents: contents.clone(), snapshot })
         }
@@ -145,11 +145,8 @@ fn run_on<T: Transport + 'static>(
                 earlier.header.check(prepared)?;
                 let begin =
                     resume.as_ref().and_then(|resume| resume.snapshot.as_ref()).map_or(0, |snapshot| snapshot.round);
-                Some(match begin {
-                    // Without a snapshot the run begins anew; what it computes is what the journal said.
-                    0 => restart(&session, prepared, &earlier.folder)?,
-                    begin => RunFolder::reopen(&earlier.folder, &earlier.contents, begin)?,
-                })
+                // Without a snapshot the run begins anew, and what it computes is held against the journal.
+                Some(RunFolder::reopen(&earlier.folder, &earlier.contents, begin)?)
             }
         };
         let pooled = session.pooled.as_ref().filter(|_| several).and_then(|pooled| pooled.problem.pooled());
@@ -186,13 +183,6 @@ fn exit_code(ended: Ended, rules: &corewire_optim::run::Rules) -> ExitCode {
 
 fn new_folder(session: &Session, prepared: &Prepared, folder: &Path) -> Result<RunFolder> {
     let kept = RunFolder::create(folder, &Header::of(session, prepared).to_text()?)?;
-    describe(session, prepared, folder)?;
-    Ok(kept)
-}
-
-/// A run that stopped before its first snapshot begins anew in the same folder.
-fn restart(session: &Session, prepared: &Prepared, folder: &Path) -> Result<RunFolder> {
-    let kept = RunFolder::replace(folder, &Header::of(session, prepared).to_text()?)?;
     describe(session, prepared, folder)?;
     Ok(kept)
 }

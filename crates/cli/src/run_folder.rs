@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use corewire_journal::{Contents, Journal, JournalError, PREPARATION, RoundReplies, Snapshot};
+use corewire_journal::{Contents, Journal, JournalError, PREPARATION, RoundReplies, Snapshot, run_id};
 use corewire_optim::RunError;
 use corewire_optim::run::Record;
 
@@ -24,8 +24,14 @@ pub struct RunFolder {
     csv: BufWriter<File>,
     /// What the journal says of rounds that are being run again after a resume.
     expected: std::collections::VecDeque<RoundReplies>,
+    /// What the journal says of the preparation, where a run begins anew.
+    expected_preparation: Option<RoundReplies>,
+    /// Which run it is.
+    run: String,
     last_snapshot: (u64, f64),
     last_sync: f64,
+    /// Held as long as this process writes; the system gives it back when the process ends.
+    _lock: File,
 }
 
 /// Columns of `rounds.csv`.
@@ -44,12 +50,9 @@ impl RunFolder {
     /// A new run's folder, which must not hold a run yet.
     pub fn create(folder: &Path, header: &str) -> Result<Self> {
         Self::check_new(folder)?;
-        Self::replace(folder, header)
-    }
-
-    /// The same in place of a run that stopped before its first snapshot.
-    pub fn replace(folder: &Path, header: &str) -> Result<Self> {
-        let journal = Journal::replace(&folder.join("journal.bin"), header)?;
+        let lock = lock(folder)?;
+        Self::check_new(folder)?;
+        let journal = Journal::create(&folder.join("journal.bin"), header)?;
         let csv = folder.join("rounds.csv");
         let mut csv = BufWriter::new(File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?);
         writeln!(csv, "{COLUMNS}")?;
@@ -58,14 +61,23 @@ impl RunFolder {
             journal,
             csv,
             expected: Default::default(),
+            expected_preparation: None,
+            run: run_id(header),
             last_snapshot: (0, 0.0),
             last_sync: 0.0,
+            _lock: lock,
         })
     }
 
-    /// Goes on with a run from round `begin`, checking against the rounds that the journal has beyond it.
+    /// Goes on with a run from round `begin`, checking against whatever the journal has beyond it: nothing of it is ever written anew.
     pub fn reopen(folder: &Path, contents: &Contents, begin: u64) -> Result<Self> {
-        let journal = Journal::reopen(&folder.join("journal.bin"), contents)?;
+        let lock = lock(folder)?;
+        let path = folder.join("journal.bin");
+        let length = std::fs::metadata(&path).map_or(0, |about| about.len());
+        if length != contents.whole_bytes + contents.torn_bytes {
+            anyhow::bail!("the run in {} went on while it was being read; try again", folder.display());
+        }
+        let journal = Journal::reopen(&path, contents)?;
         let path = folder.join("rounds.csv");
         // Rounds that are run again are written again.
         let old = std::fs::read_to_string(&path).unwrap_or_default();
@@ -82,7 +94,17 @@ impl RunFolder {
             .with_context(|| format!("cannot write {}", path.display()))?;
         let csv = BufWriter::new(OpenOptions::new().append(true).open(&path)?);
         let expected = contents.rounds[begin as usize..].iter().cloned().collect();
-        Ok(Self { folder: folder.to_owned(), journal, csv, expected, last_snapshot: (begin, 0.0), last_sync: 0.0 })
+        Ok(Self {
+            folder: folder.to_owned(),
+            journal,
+            csv,
+            expected,
+            expected_preparation: contents.preparation.clone().filter(|_| begin == 0),
+            run: run_id(&contents.header),
+            last_snapshot: (begin, 0.0),
+            last_sync: 0.0,
+            _lock: lock,
+        })
     }
 
     /// Appends a round to the journal, or compares it with what the journal says already, and to the table.
@@ -128,7 +150,11 @@ impl RunFolder {
 
     /// The replies of preparation.
     pub fn prepared(&mut self, replies: &[Arc<[u8]>]) -> Result<(), RunError> {
-        Ok(patiently(|| self.journal.append(PREPARATION, replies))?)
+        match self.expected_preparation.take() {
+            Some(before) if before.replies == replies => Ok(()),
+            Some(_) => Err(JournalError::Mismatch { round: 0 }.into()),
+            None => Ok(patiently(|| self.journal.append(PREPARATION, replies))?),
+        }
     }
 
     /// Whether a snapshot is due after this many rounds and seconds; the caller then takes it.
@@ -147,7 +173,7 @@ impl RunFolder {
         // A resume begins after this round and writes only the rows that follow.
         let path = self.folder.join("rounds.csv");
         patiently(|| self.csv.flush().map_err(|error| JournalError::Io { path: path.clone(), error }))?;
-        Ok(patiently(|| snapshot.write(&self.folder))?)
+        Ok(patiently(|| snapshot.write(&self.folder, &self.run))?)
     }
 
     /// Puts everything on the disk.
@@ -155,6 +181,25 @@ impl RunFolder {
         self.csv.flush()?;
         Ok(self.journal.sync()?)
     }
+}
+
+/// Takes a run's folder for this process alone, or names who has it.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    if file.try_lock().is_err() {
+        let holder = std::fs::read_to_string(&path).unwrap_or_default();
+        anyhow::bail!("{} is being written by process {}; wait until it ends", folder.display(), holder.trim());
+    }
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(file)
 }
 
 /// Tries again while the disk is full: nothing is lost, and the run goes on once there is room.

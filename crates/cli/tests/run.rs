@@ -369,3 +369,48 @@ fn events_for_tensorboard_are_written_beside_the_run() {
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("tfevents"));
     assert_eq!(events.count(), 1);
 }
+
+#[test]
+fn files_that_do_not_belong_together_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let keys = |seed: &'static str| {
+        settings(&["method.name=core-agd", "machines.count=3", "stop.target=0", "stop.rounds=15", seed])
+    };
+    for (name, seed) in [("one", "method.seed=1"), ("two", "method.seed=2")] {
+        object(&[&["run", "--out", text(&path(name))], &keys(seed)[..]].concat());
+    }
+    // Another run's snapshot.
+    let snapshot = "snapshot-000000000015.safetensors";
+    std::fs::copy(path("two").join(snapshot), path("one").join(snapshot)).unwrap();
+    for command in [&["run", "--resume", text(&path("one"))][..], &["journal", "verify", text(&path("one"))]] {
+        let found = complaint(command);
+        assert!(found.contains(snapshot) && found.contains("belongs to run"), "{found}");
+    }
+    // No snapshot at all: the run begins anew, is held against its journal, and ends where it did.
+    std::fs::remove_file(path("one").join(snapshot)).unwrap();
+    let before = std::fs::read(path("one").join("journal.bin")).unwrap();
+    let resumed = object(&["run", "--resume", text(&path("one"))]);
+    assert_eq!(resumed["digest"], object(&[&["run"], &keys("method.seed=1")[..]].concat())["digest"]);
+    assert_eq!(std::fs::read(path("one").join("journal.bin")).unwrap(), before, "a journal is never written anew");
+}
+
+#[test]
+fn one_process_writes_a_folder_and_others_are_told_who() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let job = long_job("1000000");
+    let mut child =
+        start(&[vec!["run", "--json", "--out", text(&run)], job.iter().map(String::as_str).collect()].concat());
+    let begun = std::time::Instant::now();
+    while std::fs::metadata(run.join("journal.bin")).map_or(0, |about| about.len()) < 5000 {
+        assert!(begun.elapsed().as_secs() < 60);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let found = complaint(&["run", "--resume", text(&run)]);
+    assert!(found.contains(&format!("is being written by process {}", child.id())), "{found}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The lock died with its process.
+    assert!(object(&["run", "--resume", text(&run), "--set", "stop.rounds=300"])["rounds"].as_u64().unwrap() >= 300);
+}

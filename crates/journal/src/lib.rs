@@ -113,6 +113,11 @@ pub struct Contents {
     pub chain: [u8; 8],
 }
 
+/// What tells a run from all others: the first link of its journal's chain, which covers the header.
+pub fn run_id(header: &str) -> String {
+    link_of(&[0; 8], header.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Reads a journal. A torn tail is left out, damage is refused.
 pub fn read(path: &Path) -> Result<Contents, JournalError> {
     let mut bytes = Vec::new();

@@ -121,10 +121,12 @@ impl Snapshot {
     }
 
     /// Writes it to a temporary name, syncs, reads it back and renames; then removes all but the two newest.
-    pub fn write(&self, folder: &Path) -> Result<(), JournalError> {
+    ///
+    /// `run` is the id of the run that it belongs to.
+    pub fn write(&self, folder: &Path, run: &str) -> Result<(), JournalError> {
         let path = Self::path(folder, self.round);
         let temporary = path.with_extension("tmp");
-        let bytes = self.to_bytes();
+        let bytes = self.to_bytes(run);
         let write = || -> std::io::Result<()> {
             let mut file = File::create(&temporary)?;
             file.write_all(&bytes)?;
@@ -159,20 +161,30 @@ impl Snapshot {
         Ok(rounds)
     }
 
-    /// The newest snapshot that is whole and not after round `most`.
-    pub fn newest(folder: &Path, most: u64) -> Result<Option<Self>, JournalError> {
+    /// The newest snapshot of this run that is whole and not after round `most`. One of another run, or of another round than its name says, is
+    /// refused: somebody put it there.
+    pub fn newest(folder: &Path, most: u64, run: &str) -> Result<Option<Self>, JournalError> {
         for round in Self::list(folder)?.into_iter().rev().filter(|&round| round <= most) {
             let path = Self::path(folder, round);
             let bytes = fs::read(&path).map_err(io_error(&path))?;
             // A damaged snapshot costs only time: an older one, or the journal from its start, does as well.
-            if let Ok(snapshot) = Self::from_bytes(&bytes) {
-                return Ok(Some(snapshot));
+            let Ok((snapshot, of)) = Self::from_bytes(&bytes) else { continue };
+            let foreign = if of != run {
+                Some(format!("it belongs to run {of}, and the journal beside it to run {run}"))
+            } else if snapshot.round != round {
+                Some(format!("it is of round {}, and its name says {round}", snapshot.round))
+            } else {
+                None
+            };
+            match foreign {
+                None => return Ok(Some(snapshot)),
+                Some(what) => return Err(JournalError::Snapshot { path, what: format!("{what}; take it away") }),
             }
         }
         Ok(None)
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    fn to_bytes(&self, run: &str) -> Vec<u8> {
         let mut tensors = Vec::new();
         for (rank, machine) in self.machines.iter().enumerate() {
             for (index, (name, values)) in machine.saved.fields.iter().enumerate() {
@@ -182,11 +194,13 @@ impl Snapshot {
             tensors.push((format!("{rank}/traffic"), Tensor::new(&machine.traffic.to_words().map(f64::from_bits))));
         }
         let mut hasher = hasher(self.round, self.initial, self.first, self.machines.len());
+        hasher.update(run.as_bytes());
         for (name, tensor) in &tensors {
             hasher.update(name.as_bytes()).update(&tensor.bytes);
         }
         let about = HashMap::from([
             ("round".to_owned(), self.round.to_string()),
+            ("run".to_owned(), run.to_owned()),
             ("initial".to_owned(), format!("{:016x}", bits(self.initial))),
             ("first_gradient".to_owned(), format!("{:016x}", bits(self.first[0]))),
             ("first_gap".to_owned(), format!("{:016x}", bits(self.first[1]))),
@@ -196,7 +210,7 @@ impl Snapshot {
         safetensors::serialize(tensors, Some(about)).expect("names are unique and shapes fit")
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    fn from_bytes(bytes: &[u8]) -> Result<(Self, String), String> {
         let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
         let about = header.metadata().clone().ok_or("there is no metadata")?;
@@ -209,7 +223,9 @@ impl Snapshot {
         let (initial, first) = (number("initial")?, [number("first_gradient")?, number("first_gap")?]);
         let count = field("machines")?.parse::<usize>().map_err(|error| error.to_string())?;
         let mut machines = Vec::new();
+        let run = field("run")?;
         let mut hasher = hasher(round, initial, first, count);
+        hasher.update(run.as_bytes());
         let names = tensors.names();
         for rank in 0..count.min(names.len()) {
             let prefix = format!("{rank}/");
@@ -239,7 +255,7 @@ impl Snapshot {
         if hasher.finalize().to_string() != field("digest")? {
             return Err("its digest does not fit".to_owned());
         }
-        Ok(Self { round, initial, first, machines })
+        Ok((Self { round, initial, first, machines }, run))
     }
 }
 

@@ -138,6 +138,8 @@ fn a_torn_tail_is_cut_off_before_the_journal_goes_on() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "the same bytes as without the interruption");
 }
 
+const RUN: &str = "this run";
+
 /// Keeps a run as a journal and snapshots.
 struct Keeper {
     journal: Journal,
@@ -159,7 +161,7 @@ impl Observer for Keeper {
     }
 
     fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), RunError> {
-        Ok(snapshot.write(&self.folder)?)
+        Ok(snapshot.write(&self.folder, RUN)?)
     }
 }
 
@@ -259,7 +261,7 @@ fn a_restored_snapshot_goes_on_to_the_same_bits() {
             let (results, _) = run_all(&problem, &kept(ROUNDS), &make, keeper(folder.path(), &[11]));
             let whole = results.into_iter().next().unwrap().unwrap();
             let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
-            let snapshot = Snapshot::newest(folder.path(), ROUNDS - 1).unwrap().unwrap();
+            let snapshot = Snapshot::newest(folder.path(), ROUNDS - 1, RUN).unwrap().unwrap();
             assert_eq!((snapshot.round, snapshot.machines.len()), (11, 4));
             let facts = Facts::of(&*problem.objective(0), 4);
             let results = Group::new(Solo::new(4)).run(|machine| {
@@ -300,8 +302,9 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
     run_all(&problem, &kept(ROUNDS), &make, keeper(folder.path(), &[5, 11, 20]));
     // Only the two newest are kept.
     assert_eq!(Snapshot::list(folder.path()).unwrap(), [20, ROUNDS]);
-    let (older, path) = (Snapshot::newest(folder.path(), 29).unwrap().unwrap(), Snapshot::path(folder.path(), ROUNDS));
-    let truth = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
+    let (older, path) =
+        (Snapshot::newest(folder.path(), 29, RUN).unwrap().unwrap(), Snapshot::path(folder.path(), ROUNDS));
+    let truth = Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let mut words = randomness(9).words(corewire_sketch::Purpose::Synthetic, 0, 0);
     let mut harmless = 0;
@@ -312,7 +315,7 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&path, &damaged).unwrap();
-        let found = Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap();
+        let found = Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap().unwrap();
         // A bit of the JSON's blanks may change nothing; then what is read must be the truth.
         harmless += usize::from(found == truth);
         assert!(
@@ -323,12 +326,19 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
         );
     }
     println!("{harmless} flips changed nothing");
+    std::fs::write(&path, &bytes).unwrap();
+    let foreign = Snapshot::newest(folder.path(), ROUNDS, "another run").unwrap_err().to_string();
+    assert!(foreign.contains("it belongs to run this run"), "{foreign}");
+    std::fs::copy(&path, Snapshot::path(folder.path(), ROUNDS + 1)).unwrap();
+    let renamed = Snapshot::newest(folder.path(), ROUNDS + 1, RUN).unwrap_err().to_string();
+    assert!(renamed.contains("it is of round 30, and its name says 31"), "{renamed}");
+    std::fs::remove_file(Snapshot::path(folder.path(), ROUNDS + 1)).unwrap();
     for length in [0, 7, 8, 9, 100, bytes.len() / 2, bytes.len() - 1] {
         std::fs::write(&path, &bytes[..length]).unwrap();
-        assert_eq!(Snapshot::newest(folder.path(), ROUNDS).unwrap().unwrap(), older, "cut to {length}");
+        assert_eq!(Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap().unwrap(), older, "cut to {length}");
     }
     std::fs::write(Snapshot::path(folder.path(), 20), b"nothing").unwrap();
-    assert_eq!(Snapshot::newest(folder.path(), ROUNDS).unwrap(), None, "without any the run begins anew");
+    assert_eq!(Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap(), None, "without any the run begins anew");
 }
 
 #[test]
