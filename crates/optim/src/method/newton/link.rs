@@ -121,22 +121,24 @@ impl Link {
     fn take_in(&mut self, rows: Vec<Vec<f64>>, model: &RowModel, step: f64, replace: bool) {
         if replace {
             self.rows.clear();
+            self.basis.clear();
         }
+        let before = self.rows.len();
         if !rows.is_empty() {
             self.energies = model.energies();
         }
         let scaled = |row: Vec<f64>| row.into_iter().map(|t| t * step).collect();
         self.rows.extend(rows.into_iter().map(scaled));
-        self.find_basis();
+        self.extend_basis(before);
     }
 
-    /// Gram and Schmidt twice, in the order of the rows; a row that loses all but a millionth is left out.
-    pub(super) fn find_basis(&mut self) {
-        self.basis.clear();
+    /// Gram and Schmidt twice, in the order of the rows from this one on; a row that loses all but a millionth is left out.
+    fn extend_basis(&mut self, from: usize) {
         if !self.has_band() {
+            self.basis.clear();
             return;
         }
-        for row in &self.rows {
+        for row in &self.rows[from..] {
             let mut left = row.clone();
             for _ in 0..2 {
                 for direction in &self.basis {
@@ -245,7 +247,10 @@ impl Link {
     pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
         visitor.vectors(Scope::Local, "link_rows", &mut self.rows);
         visitor.vector(Scope::Local, "link_energies", &mut self.energies.0);
-        self.find_basis();
+        // Made anew after a resume only: a digest walks here too.
+        if self.basis.is_empty() {
+            self.extend_basis(0);
+        }
     }
 }
 

@@ -6,6 +6,11 @@ use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 /// Directions that are shrunk together.
 const GROUP: usize = 8;
 
+/// Gram matrices up to this size are solved whole.
+const LARGEST_GRAM: usize = 1600;
+/// Eigenpairs that are looked for in larger ones.
+const MOST_PAIRS: usize = 96;
+
 pub(super) struct Preconditioner {
     dim: usize,
     alpha: f64,
@@ -19,7 +24,15 @@ impl Preconditioner {
     /// From rows whose Gram matrix is W'W.
     pub(super) fn from_rows(rows: &[Vec<f64>], scale: f64, dim: usize, alpha: f64) -> Self {
         let count = rows.len();
-        let found = if count < dim {
+        let found = if count.min(dim) > LARGEST_GRAM {
+            // The outer eigenpairs are what the rows are for; what Lanczos' recursion has not found counts as alpha.
+            let start: Vec<f64> = (0..dim).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect();
+            let krylov = eigen::lanczos(&start, 2 * MOST_PAIRS, |v, out| {
+                out.fill(0.0);
+                rows.iter().for_each(|row| add_scaled(scale * dot(row, v), row, out));
+            });
+            krylov.pairs(MOST_PAIRS)
+        } else if count < dim {
             let mut gram = vec![0.0; count * count];
             for i in 0..count {
                 for j in 0..=i {
