@@ -198,8 +198,8 @@ impl Sketch for Blocks {
 
     fn energy<T: Real>(&self, scalars: &[T]) -> T {
         check_scalars(self.len(), scalars.len());
-        (0..self.blocks())
-            .map(|block| &scalars[self.ranges(block).1])
-            .fold(T::ZERO, |sum, scalars| sum + T::squares(scalars) / T::from_f64(scalars.len() as f64))
+        (0..self.blocks()).map(|block| &scalars[self.ranges(block).1]).fold(T::ZERO, |sum, scalars| {
+            sum + T::squares(self.source.kernel, scalars) / T::from_f64(scalars.len() as f64)
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::kernel::Order;
 use crate::part::{Part, Source};
-use crate::sketch::{check_reconstruction, check_vectors};
+use crate::sketch::{check_reconstruction, check_scalars, check_vectors};
 use crate::{CommonRandomness, Kernel, Purpose, Real, Sketch, SketchError};
 
 /// How directions are distributed.
@@ -205,6 +205,11 @@ macro_rules! sketch {
             fn reconstruct_add<T: Real>(&self, round: u64, scalars: &[T], scale: T, out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
                 T::reconstruct(&self.part, &self.source, round, scalars, out, Some(scale));
+            }
+
+            fn energy<T: Real>(&self, scalars: &[T]) -> T {
+                check_scalars(self.len(), scalars.len());
+                T::squares(self.source.kernel, scalars) / T::from_f64(self.len() as f64)
             }
         }
     };

@@ -18,7 +18,7 @@ use crate::{CommonRandomness, Family, Purpose, Real, SketchError};
 pub trait Engine: Element {
     fn project(part: &Part, source: &Source, round: u64, vectors: &[&[Self]], out: &mut [Self], stride: usize);
     fn reconstruct(part: &Part, source: &Source, round: u64, scalars: &[Self], out: &mut [Self], add: Option<Self>);
-    fn squares(scalars: &[Self]) -> Self;
+    fn squares(kernel: Kernel, scalars: &[Self]) -> Self;
     fn transform(values: &mut [Self]);
 }
 
@@ -40,8 +40,8 @@ macro_rules! engine {
                 part.reconstruct(source, round, scalars, out, add);
             }
 
-            fn squares(scalars: &[Self]) -> Self {
-                Kernel::detect().run(Squares { of: scalars })
+            fn squares(kernel: Kernel, scalars: &[Self]) -> Self {
+                kernel.run(Squares { of: scalars })
             }
 
             fn transform(values: &mut [Self]) {

@@ -53,10 +53,7 @@ pub trait Sketch {
     ///
     /// # Panics
     /// If `scalars` has not `len` numbers.
-    fn energy<T: Real>(&self, scalars: &[T]) -> T {
-        check_scalars(self.len(), scalars.len());
-        T::squares(scalars) / T::from_f64(self.len() as f64)
-    }
+    fn energy<T: Real>(&self, scalars: &[T]) -> T;
 }
 
 pub(crate) fn check_vectors<T>(dim: usize, len: usize, vectors: &[&[T]], out: &[T]) {

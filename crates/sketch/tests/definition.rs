@@ -390,3 +390,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_energy_has_the_same_bits_on_every_kernel() {
+    let randomness = randomness();
+    for budget in [1, 7, 16, 100] {
+        let scalars: Vec<f32> = (0..budget).map(|j| 1.0 / (j as f32 - 3.3)).collect();
+        let block = std::num::NonZeroUsize::new(64).unwrap();
+        let dense = Gaussian::new(&randomness, 128, budget).unwrap();
+        let blocks = Blocks::uniform(Family::Gaussian, &randomness, 128, block, budget).unwrap();
+        let twice = [&scalars[..], &scalars].concat();
+        for kernel in Kernel::available() {
+            let (dense, blocks) = (dense.clone().with_kernel(kernel), blocks.clone().with_kernel(kernel));
+            let reference = Kernel::available()[0];
+            let expected = dense.clone().with_kernel(reference).energy(&scalars);
+            assert_eq!(dense.energy(&scalars).to_bits(), expected.to_bits(), "{kernel} {budget}");
+            assert_eq!(blocks.energy(&twice).to_bits(), (expected + expected).to_bits(), "{kernel} {budget}");
+        }
+    }
+}
