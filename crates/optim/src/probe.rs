@@ -92,3 +92,35 @@ impl Probe {
         Ok(Curvature { dim: self.dim, trace, smoothness, strong_convexity })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corewire_sketch::Seed;
+
+    use super::*;
+
+    fn halves(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
+        numbers.into_iter().flat_map(|number| [number.to_le_bytes()[2], number.to_le_bytes()[3]]).collect()
+    }
+
+    #[test]
+    fn a_trace_below_zero_leaves_a_curvature_that_steps_can_rest_on() {
+        for dim in [1, 2, 16, 40] {
+            let probe = Probe::new(dim, &CommonRandomness::new(&Seed::reproducible(1)));
+            let entries = probe.directions.len() * (probe.directions.len() + 1) / 2;
+            for trace in [-1e30, -1.0, 0.0, 1.0, f32::NAN] {
+                for entry in [-1e30, -3.0, 0.0, 2.0] {
+                    let message = halves(std::iter::once(trace).chain(std::iter::repeat_n(entry, entries)));
+                    for strong_convexity in [0.0, 1e-3] {
+                        let found = probe.guess(&[&message, &message], strong_convexity).unwrap();
+                        let case = format!("d = {dim}, trace {trace}, entries {entry}");
+                        assert!(found.trace > 0.0 && found.trace.is_finite(), "{case}: {found:?}");
+                        assert!(found.smoothness > 0.0 && found.smoothness <= found.trace, "{case}: {found:?}");
+                    }
+                }
+            }
+            let short = halves([1.0]);
+            assert!(probe.guess(&[&short], 0.0).is_err() || entries == 0);
+        }
+    }
+}

@@ -375,6 +375,10 @@ pub fn run<C: Collective>(
         alone: false,
     };
     let mut status = watch.look(begin.round, Outcome::default(), 0, ridden.inner, part)?;
+    // After a resume one may be due at once; what was asked for is taken.
+    if status.snapshot {
+        watch.snapshot(begin.round, ridden.inner, part)?;
+    }
     let ended = loop {
         if let Some(ended) = status.ended {
             break ended;

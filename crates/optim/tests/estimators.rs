@@ -262,6 +262,25 @@ fn a_sudden_change_of_scale_costs_no_accuracy_upwards_and_is_forgotten_downwards
 }
 
 #[test]
+fn sums_of_integers_do_not_wrap_when_every_machine_saturates() {
+    let (dim, budget, machines) = (24, 8, 6);
+    // From round 1 on every machine is 1e15 times as large as the scale: each integer saturates, and so do their sums.
+    let local = |round: u64, _: usize| {
+        let factor = if round == 0 { 1.0 } else { 1e15 };
+        vector(dim, 0).into_iter().map(|value| value * factor).collect::<Vec<f64>>()
+    };
+    for form in FORMS {
+        let make = || estimator(Way::Quantised(form), sketch(Family::Hadamard, false, dim, budget, 5), 5);
+        let found = estimates(machines, 2, make, local);
+        let mean = &found[1].0;
+        assert!(mean.iter().all(|value| value.is_finite()));
+        // A sum that wrapped would point the other way: <g, g~> is positive with certainty, even where all scalars have one size.
+        let product = corewire_algebra::vector::dot(mean, &vector(dim, 0));
+        assert!(product > 0.0, "{form:?}: {product}");
+    }
+}
+
+#[test]
 fn two_hundred_machines_hold_the_same_bits_in_every_way() {
     for way in WAYS {
         for machines in [1, 2, 200] {

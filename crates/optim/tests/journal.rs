@@ -364,3 +364,55 @@ fn a_snapshot_of_another_method_is_refused_by_the_field() {
     let longer = corewire_journal::Saved { fields: [few.fields, vec![("more".to_owned(), vec![0.0])]].concat() };
     assert!(state::restore(&mut *descent, longer).unwrap_err().contains("too many"));
 }
+
+/// Wants a snapshot after some rounds, and remembers which it got.
+struct Wanting {
+    due: Vec<u64>,
+    taken: Vec<u64>,
+}
+
+impl Observer for Wanting {
+    fn wants_snapshot(&mut self, round: u64) -> bool {
+        self.due.contains(&round)
+    }
+
+    fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), RunError> {
+        assert_eq!(snapshot.machines.len(), 4);
+        self.taken.push(snapshot.round);
+        Ok(())
+    }
+}
+
+#[test]
+fn every_snapshot_that_is_due_is_taken_also_at_once_after_a_resume() {
+    let problem = problem(Model::Ridge);
+    // Nothing has to be prepared, so that the run can begin anywhere.
+    let algorithm = CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::LineSearch, batch: None };
+    let plan = a_plan(&algorithm, F32);
+    for (begin, due, expected) in [
+        (0, vec![0, 1, 3], vec![1, 3, 16]),
+        (11, vec![11], vec![11, 16]),
+        (11, vec![11, 12, 15], vec![11, 12, 15, 16]),
+        (16, vec![], vec![16]),
+    ] {
+        let place = std::sync::Mutex::new(Wanting { due, taken: Vec::new() });
+        let results = Group::new(Solo::new(4)).run(|machine| {
+            let rank = machine.rank();
+            let (mut objective, mut method) = (problem.objective(rank), core(&plan, algorithm.clone(), &problem, None));
+            let mut comm = Metered::new(machine, None);
+            if begin > 0 {
+                let (objective, message) = (&mut *objective, &mut Vec::new());
+                method.prepare(&mut Context { objective, comm: &mut comm, message })?;
+            }
+            let begin = Begin { round: begin, ..Begin::default() };
+            let (mut silent, mut observer) = (Silent, (rank == 0).then(|| place.lock().unwrap()));
+            let observer: &mut dyn Observer = match &mut observer {
+                Some(observer) => &mut **observer,
+                None => &mut silent,
+            };
+            run(&mut comm, &mut RunPart::new(&mut *objective, &mut *method, observer), &kept(16), begin)
+        });
+        assert!(results.into_iter().all(|result| result.is_ok()));
+        assert_eq!(place.into_inner().unwrap().taken, expected, "from round {begin}");
+    }
+}

@@ -207,9 +207,14 @@ impl<T: Real> MeanEstimator<T> for Quantised<T> {
             return Ok(How::SumF32);
         }
         let step = (self.scale_squared * (12.0 * at.machines as f64 * self.quantiser.eta_up)).sqrt();
+        // Sums of all machines' integers must fit into 32 bits.
+        let most = match self.quantiser.form {
+            Form::Hub => i32::MAX,
+            Form::Sum => i32::MAX / i32::try_from(at.machines.max(1)).unwrap_or(i32::MAX),
+        };
         fill(&self.randomness, Purpose::Dither, at.round, at.rank, dithers);
         for (((integer, sent), scalar), &dither) in integers.iter_mut().zip(sent).zip(&*scalars).zip(&*dithers) {
-            *integer = quantise(scalar.to_f64(), step, dither);
+            *integer = quantise(scalar.to_f64(), step, dither).clamp(-most, most);
             *sent = T::from_f64(dequantise(*integer, step, dither));
         }
         let how = match self.quantiser.form {
@@ -222,9 +227,7 @@ impl<T: Real> MeanEstimator<T> for Quantised<T> {
                 How::Hub
             }
             Form::Sum => {
-                // Sums of all machines' integers must fit into 32 bits.
-                let most = i32::MAX / at.machines.max(1) as i32;
-                integers.iter().for_each(|integer| (*integer).clamp(-most, most).push(message));
+                numbers::push(integers, message);
                 sum_unless_extra(How::SumI32, extra)
             }
         };

@@ -56,6 +56,10 @@ impl Context<'_> {
         }
         let n = reply.divisor();
         numbers.iter_mut().for_each(|number| *number /= n);
+        // Each was finite; together they may still be too large for 32 bits.
+        if numbers.iter().any(|number| !number.is_finite()) {
+            return Err(CommError::refused(0, "the sum of what the machines sent is not finite").into());
+        }
         Ok(())
     }
 
@@ -168,5 +172,62 @@ pub trait Method: Stateful + Send {
     /// What it settled on.
     fn settings(&self) -> Settings {
         Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corewire_comm::group;
+    use corewire_data::shard::Split;
+    use corewire_sketch::{CommonRandomness, Seed};
+
+    use super::*;
+    use crate::problem::{Model, ModelSpec, Problem};
+
+    /// What every machine gets of the means, or why it gets none.
+    fn means(machines: usize, of: impl Fn(usize) -> f64 + Sync, short: Option<usize>) -> Vec<Result<f64, RunError>> {
+        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 1e-3, l1: 0.0 };
+        let randomness = CommonRandomness::new(&Seed::reproducible(1));
+        let problem = Problem::rows(corewire_data::digits().first_rows(20), spec, machines, Split::Random, &randomness);
+        group::run(machines, |machine| {
+            let rank = machine.rank();
+            let (mut objective, mut message) = (problem.objective(rank), Vec::new());
+            let mut context = Context { objective: &mut *objective, comm: machine, message: &mut message };
+            let mut numbers = [of(rank), 1.0];
+            match short {
+                None => context.means(3, &mut numbers, false)?,
+                Some(bytes) => context.short_means(3, &mut numbers, bytes)?,
+            }
+            assert_eq!(numbers[1], 1.0);
+            Ok(numbers[0])
+        })
+    }
+
+    const WAYS: [Option<usize>; 4] = [None, Some(2), Some(3), Some(4)];
+
+    #[test]
+    fn what_is_not_finite_is_refused_where_it_is() {
+        for short in WAYS {
+            for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                let results = means(3, |rank| if rank == 1 { wrong } else { 1.0 }, short);
+                let [first, second, _] = &results[..] else { panic!("three machines") };
+                assert!(matches!(second, Err(RunError::NotFinite { rank: 1, round: 3, .. })), "{short:?}");
+                assert!(matches!(first, Err(RunError::Comm(CommError::Left { rank: 1, .. }))), "{short:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_too_large_for_32_bits_stays_finite_on_the_way() {
+        for short in WAYS {
+            for (large, most) in [(1e300, f64::from(f32::MAX)), (-1e300, f64::from(f32::MIN))] {
+                let found = means(1, |_| large, short).remove(0).unwrap();
+                assert!(found.is_finite() && (found / most - 1.0).abs() < 0.01, "{short:?}: {found}");
+            }
+        }
+        // The sum of two such numbers is refused in words where it travels as 32 bits; short floats are summed in 64.
+        let words = means(2, |_| 1e300, None).remove(0).unwrap_err().to_string();
+        assert!(words.contains("the sum of what the machines sent is not finite"), "{words}");
+        assert!(means(2, |_| 1e300, Some(3)).remove(0).unwrap().is_finite());
     }
 }
