@@ -35,7 +35,7 @@ pub fn evaluate(arguments: &Arguments) -> Result<()> {
     let r2 = (!score.is_accuracy).then_some(score.score);
     if arguments.json {
         return out::json(
-            &serde_json::json!({ "rows": score.rows, "accuracy": accuracy, "r2": r2, "loss": score.loss }),
+            &serde_json::json!({ "rows": score.rows as u64, "accuracy": accuracy, "r2": r2, "loss": score.loss }),
         );
     }
     let words = match accuracy {

@@ -707,10 +707,9 @@ fn read_table(table: &Table, base: Option<&Path>) -> Result<Job> {
     let reader = Reader { table, asked: RefCell::new(Vec::new()) };
     let positive = |value: f64| value > 0.0;
     let machines = reader.count("machines.count", 1)?.map(|count| count as usize);
-    if machines.is_some_and(|machines| machines > MOST_MACHINES) {
-        bail!("`machines.count` is at most {MOST_MACHINES}; found {}", machines.unwrap_or(0));
-    }
+    check_machines(machines.unwrap_or(1))?;
     let (data, machines) = read_data(&reader, base, machines)?;
+    check_machines(machines)?;
     let problem = read_problem(&reader, base, data)?;
     let engine = reader.word("machines.engine", &Engine::WORDS)?;
     let stop = StopSpec {
@@ -750,6 +749,13 @@ fn read_table(table: &Table, base: Option<&Path>) -> Result<Job> {
         );
     }
     Ok(Job { problem, machines, engine, method, link, stop, limits, graph, table: table.clone() })
+}
+
+fn check_machines(machines: usize) -> Result<()> {
+    if machines > MOST_MACHINES {
+        bail!("`machines.count` is at most {MOST_MACHINES}; found {machines}");
+    }
+    Ok(())
 }
 
 /// `name:key=value,key=value`.

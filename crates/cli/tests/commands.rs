@@ -2,9 +2,6 @@
 
 mod tool;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-
 use tool::*;
 
 #[test]
@@ -18,6 +15,11 @@ fn every_command_explains_itself_with_an_example() {
         &["data", "fetch"],
         &["data", "shard"],
         &["data", "convert"],
+        &["compare"],
+        &["report"],
+        &["evaluate"],
+        &["predict"],
+        &["methods"],
         &["privacy"],
         &["seed"],
         &["graph"],
@@ -25,7 +27,10 @@ fn every_command_explains_itself_with_an_example() {
     ] {
         let out = printed(&[command, &["--help"]].concat());
         assert!(out.contains("Usage: corewire"), "{command:?}");
-        assert!(out.contains("Example") || matches!(command, ["data"] | ["journal"]), "{command:?} has no example");
+        assert!(
+            out.contains("Example") || matches!(command, ["data"] | ["journal"] | ["methods"]),
+            "{command:?} has no example"
+        );
     }
     assert!(printed(&["--version"]).starts_with("corewire "));
     let found = complaint(&["insepct"]);
@@ -98,53 +103,6 @@ fn shards_hold_every_row_once() {
     assert!(complaint(&["data", "shard", "digits", "--split", "fair"]).contains("split"));
 }
 
-/// Serves these files over HTTP to so many visitors, and says where.
-fn serve(files: Vec<(&'static str, Vec<u8>)>, visitors: usize) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}/pub/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming().take(visitors) {
-            let Ok(mut stream) = stream else { return };
-            let mut request = String::new();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            while reader.read_line(&mut request).is_ok_and(|read| read > 2) {}
-            let wanted = request.split_whitespace().nth(1).unwrap_or("").rsplit('/').next().unwrap_or("").to_owned();
-            let answer = match files.iter().find(|(name, _)| *name == wanted) {
-                Some((_, content)) => {
-                    let head =
-                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", content.len());
-                    [head.as_bytes(), content].concat()
-                }
-                None => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec(),
-            };
-            let _ = stream.write_all(&answer);
-        }
-    });
-    address
-}
-
-#[cfg(feature = "fetch")]
-#[test]
-fn data_is_fetched_from_a_mirror_and_can_be_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows: String = (0..40)
-        .map(|i| format!("{} {}:1 {}:{}\n", if i % 3 == 0 { "+1" } else { "-1" }, 1 + i % 5, 7 + i % 3, 1 + i % 2))
-        .collect();
-    let from = serve(vec![("a9a", rows.clone().into_bytes()), ("a9a.t", rows.into_bytes())], 20);
-    let made = object(&["data", "fetch", "a9a", "--from", &from, "--into", text(folder.path())]);
-    has_fields(&made, &["name", "file", "bytes"]);
-    let data = format!("problem.data={}", made["file"].as_str().unwrap());
-    let report = object(&[&["run"], &settings(&[&data, "machines.count=2", "method.name=core-cg"])[..]].concat());
-    assert_eq!((&report["dim"], &report["reached"]), (&9.into(), &true.into()));
-    // What is there is not fetched again: the mirror may be gone.
-    printed(&["data", "fetch", "a9a", "--from", "http://127.0.0.1:9/", "--into", text(folder.path())]);
-    let other = tempfile::tempdir().unwrap();
-    let missing = complaint(&["data", "fetch", "mushrooms", "--from", &from, "--into", text(other.path())]);
-    assert!(missing.contains("404"), "{missing}");
-    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "nothing half-fetched is left");
-    assert!(complaint(&["data", "fetch", "a9b"]).contains("did you mean `a9a`?"));
-}
-
 #[test]
 fn graphs_are_measured() {
     for shape in ["ring", "path", "grid", "torus", "star", "complete", "hypercube", "regular", "erdos-renyi"] {
@@ -184,6 +142,37 @@ fn privacy_gives_the_exact_figures() {
     assert!(printed(&["privacy"]).contains("what this means"));
     complaint(&["privacy", "--delta", "2"]);
     complaint(&["privacy", "--adjacency", "-1"]);
+}
+
+#[test]
+fn a_tolerance_that_gossip_cannot_have_ends_in_words() {
+    for tolerance in ["1", "0", "2", "-0.5", "nan"] {
+        let found = complaint(&["graph", &format!("--tolerance={tolerance}")]);
+        assert!(found.contains("`--tolerance` is between 1e-15 and 1"), "{tolerance}: {found}");
+    }
+    assert!(object(&["graph", "--tolerance", "0.999"])["chebyshev_rounds"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn an_epsilon_that_not_one_round_keeps_is_told_and_no_product_wraps() {
+    let words = printed(&["privacy", "--epsilon", "0.1", "--budget", "1000"]);
+    assert!(words.contains("not one round of 1000 scalars stays within epsilon 0.1"), "{words}");
+    assert_eq!(object(&["privacy", "--epsilon", "0.1", "--budget", "1000"])["rounds"], 0);
+    // 2^32 times 2^32 is 0 where it wraps, and 2^33 times 2^31 + 1 a small number.
+    for (budget, rounds) in [
+        ("4294967296", "4294967296"),
+        ("8589934592", "2147483649"),
+        ("18446744073709551615", "2"),
+        ("20000000000", "1"),
+    ] {
+        let found = complaint(&["privacy", "--budget", budget, "--rounds", rounds]);
+        assert!(
+            found.contains("`--budget` times `--rounds` is at most 10000000000 scalars"),
+            "{budget} {rounds}: {found}"
+        );
+    }
+    complaint(&["privacy", "--epsilon=-1"]);
+    complaint(&["privacy", "--budget", "0"]);
 }
 
 #[test]

@@ -157,6 +157,68 @@ fn mistakes_are_named_and_nothing_is_run() {
 }
 
 #[test]
+fn more_machines_than_fit_are_refused_in_words() {
+    let found = complaint(&[&["run"], &settings(&["machines.count=20000"])[..]].concat());
+    assert!(found.contains("`machines.count` is at most 16384; found 20000"), "{found}");
+    let listed: Vec<String> = (0..20_000).map(|i| format!("\"{i}\"")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("job.toml");
+    std::fs::write(&job, format!("[problem]\ndata = [{}]\n", listed.join(","))).unwrap();
+    let found = complaint(&["run", text(&job)]);
+    assert!(found.contains("`machines.count` is at most 16384; found 20000"), "{found}");
+}
+
+#[test]
+fn methods_without_a_proximal_step_refuse_l1_by_name() {
+    let run = |method: &str| {
+        let name = format!("method.name={method}");
+        let keys = ["machines.count=2", "problem.rows=100", "problem.l1=0.01", "stop.rounds=3", "stop.target=0", &name];
+        [&["run"], &settings(&keys)[..]].concat().iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    for method in ["core-agd", "core-cg", "core-nonconvex"] {
+        let found = complaint(&run(method).iter().map(String::as_str).collect::<Vec<_>>());
+        let expected = format!("method `{method}` has no proximal step for `problem.l1`; take core-gd");
+        assert!(found.contains(&expected), "{found}");
+    }
+    for method in ["core-gd", "core-sgd"] {
+        object(&run(method).iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn core_sgd_has_momentum() {
+    let run = |keys: &[&str]| {
+        let common =
+            ["method.name=core-sgd", "machines.count=2", "problem.rows=200", "stop.rounds=10", "stop.target=0"];
+        object(&[&["run"], &settings(&[&common[..], keys].concat())[..]].concat())
+    };
+    let (default, given, none) = (run(&[]), run(&["method.momentum=0.9"]), run(&["method.momentum=0"]));
+    assert_eq!(default["digest"], given["digest"], "0.9 is the default");
+    assert_ne!(default["digest"], none["digest"]);
+    let found = complaint(&[&["run"], &settings(&["method.name=core-sgd", "method.momentum=1"])[..]].concat());
+    assert!(found.contains("`method.momentum` is a number from 0 to below 1"), "{found}");
+}
+
+#[test]
+fn a_curvature_whose_trace_is_below_zero_ends_in_numbers_and_not_in_a_panic() {
+    // A regulariser this strong and not convex makes the Hessian's trace negative away from the start.
+    let keys = [
+        "problem.model=logistic-nonconvex",
+        "problem.nonconvex=100",
+        "problem.alpha=0",
+        "problem.rows=200",
+        "machines.count=3",
+        "stop.rounds=20",
+        "stop.target=0",
+    ];
+    for method in ["method.name=core-nonconvex", "method.name=core-gd"] {
+        let output = corewire(&[&["run", "--json", "--set", method], &settings(&keys)[..]].concat()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.contains("panicked"), "{method}: {said}");
+    }
+}
+
+#[test]
 fn rows_that_are_not_numbers_are_refused_with_their_line() {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in [
