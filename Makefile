@@ -8,10 +8,11 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 TOOLS := $(TARGET)/tools
 BROWSER := $(TARGET)/browser
 REPORTS := $(TARGET)/reports
+FETCH := corewire-cli/fetch,corewire-data/fetch
 DENY_VERSION := 0.20.2
 PLAYWRIGHT_VERSION := 1.65.0
 
-.PHONY: help setup build test fmt lint doc deny mpi neon browser unit soak bench clean
+.PHONY: help setup build test fmt lint doc deny answers mpi neon browser fuzz unit soak bench clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,16 +20,12 @@ help: ## Lists the targets.
 build: ## Builds the command line: target/release/corewire.
 	cargo build --release
 
-test: ## Sets up and runs everything below but soak and bench.
-	@$(MAKE) --no-print-directory setup
-	@$(MAKE) --no-print-directory fmt
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory doc
-	@$(MAKE) --no-print-directory deny
-	@$(MAKE) --no-print-directory mpi
-	@$(MAKE) --no-print-directory neon
-	@$(MAKE) --no-print-directory browser
-	@$(MAKE) --no-print-directory unit
+PARTS := setup fmt lint doc deny answers mpi neon browser fuzz unit
+
+test: ## Sets up and runs everything below but soak and bench, and says how long each part took.
+	@for part in $(PARTS); do \
+	    begun=$$SECONDS; $(MAKE) --no-print-directory $$part; echo "make $$part took $$((SECONDS - begun)) s"; \
+	done; echo "make test took $$SECONDS s"
 
 # Installs what is missing, with apt: MPI and libclang for the engine `mpi`, a browser for the report. Whatever cannot be
 # installed is skipped below, and says so.
@@ -40,6 +37,7 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || missing+=(chromium); \
 	command -v qemu-aarch64 >/dev/null || missing+=(qemu-user); \
 	command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross); \
+	command -v python3 >/dev/null || missing+=(python3); \
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v npm >/dev/null || missing+=(npm); \
 	if [ $${#missing[@]} = 0 ]; then exit 0; fi; \
@@ -59,8 +57,10 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 fmt: ## Checks the formatting; `cargo fmt --all` mends it.
 	cargo fmt --all --check
 
-lint: ## Runs clippy over all targets; warnings are errors.
+# Twice: downloads are a feature, and neither build may warn.
+lint: ## Runs clippy over all targets, with and without downloads; warnings are errors.
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features $(FETCH) -- -D warnings
 
 doc: ## Builds the documentation; broken links are errors.
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
@@ -77,6 +77,10 @@ deny: $(TOOLS)/bin/cargo-deny ## Checks licences, sources and bans of the depend
 $(TOOLS)/bin/cargo-deny:
 	@cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny \
 	    && rm -rf $(TOOLS)/build || echo "skipped: cargo-deny could not be built"
+
+answers: ## Checks the sketch's known answers by a program that shares no line with it.
+	@if command -v python3 >/dev/null; then python3 crates/sketch/check_known_answers.py; \
+	else echo "skipped: the known answers in Python, there is no python3"; fi
 
 mpi: ## Runs the laws of the engine `mpi`, and jobs under mpirun, on 1 to 4 processes.
 	@if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then crates/comm-mpi/tests/run.sh && crates/cli/tests/mpi.sh; \
@@ -108,15 +112,18 @@ $(BROWSER)/node_modules/playwright-core:
 	        || echo "skipped: npm could not install playwright-core"; \
 	fi
 
-# The last line adds up what cargo printed for every test program.
+fuzz: ## Checks that the fuzz targets still compile.
+	@CARGO_TARGET_DIR=$(TARGET)/fuzz cargo check --quiet --manifest-path fuzz/Cargo.toml --bins
+
+# With downloads, so that their tests run too. The last line adds up what cargo printed for every test program.
 unit: ## Runs all tests of the workspace, and adds them up.
 	@mkdir -p $(TARGET); status=0; \
-	cargo test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test.log || status=$$?; \
+	cargo test --workspace --features $(FETCH) --no-fail-fast 2>&1 | tee $(TARGET)/test.log || status=$$?; \
 	awk '/^test result:/ { passed += $$4; failed += $$6 } END { printf "%d passed, %d failed\n", passed, failed }' $(TARGET)/test.log; \
 	exit $$status
 
 soak: ## Runs the tests that take longer numbers and more mutations when asked to.
-	COREWIRE_SOAK=1 cargo test --workspace --no-fail-fast
+	COREWIRE_SOAK=1 cargo test --workspace --features $(FETCH) --no-fail-fast
 
 bench: ## Runs the benchmarks.
 	cargo bench --workspace

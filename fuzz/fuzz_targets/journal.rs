@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use corewire_optim::journal::parse;
+use corewire_journal::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -9,7 +9,9 @@ fn real(name: &str, options: ReadOptions) -> Option<DataSet> {
         println!("skipped: COREWIRE_DATA does not say where `{name}` is");
         return None;
     };
-    Some(load(&PathBuf::from(folder).join(name), &options).unwrap())
+    // Where the folder is named, a file that is not in it is a failure.
+    let set = load(&PathBuf::from(folder).join(name), &options);
+    Some(set.unwrap_or_else(|error| panic!("COREWIRE_DATA is set, and {error}")))
 }
 
 fn counts(set: &DataSet) -> Vec<usize> {

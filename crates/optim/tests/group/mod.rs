@@ -112,7 +112,9 @@ pub fn real(name: &str, count: usize) -> Option<DataSet> {
         return None;
     };
     let path = PathBuf::from(folder).join(name);
-    let set = corewire_data::load(&path, &ReadOptions::default()).unwrap().first_rows(count);
+    // Where the folder is named, a file that is not in it is a failure.
+    let set = corewire_data::load(&path, &ReadOptions::default());
+    let set = set.unwrap_or_else(|error| panic!("COREWIRE_DATA is set, and {error}")).first_rows(count);
     let set = if set.classes().len() == 2 { set.binary() } else { set.parity() };
     Some(set.unwrap().unit_norm())
 }
