@@ -65,7 +65,7 @@ enum Shares {
     /// The rows of this machine alone.
     Site { rank: usize, data: DataSet },
     /// The same diagonal for all machines, and linear terms that cancel.
-    Quadratic { eigenvalues: Vec<f64>, randomness: CommonRandomness },
+    Quadratic { eigenvalues: Vec<f64>, randomness: Box<CommonRandomness> },
 }
 
 /// A problem, divided among machines.
@@ -123,7 +123,7 @@ impl Problem {
     pub fn quadratic(eigenvalues: Vec<f64>, machines: usize, randomness: &CommonRandomness) -> Self {
         let start = vec![1.0; eigenvalues.len()];
         let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, l1: 0.0 };
-        let shares = Shares::Quadratic { eigenvalues, randomness: randomness.clone() };
+        let shares = Shares::Quadratic { eigenvalues, randomness: Box::new(randomness.clone()) };
         Self { shares, spec, machines, rows: machines, start }
     }
 
