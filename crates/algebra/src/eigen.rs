@@ -124,9 +124,18 @@ impl Tridiagonal {
 
 /// Makes a tridiagonal matrix diagonal by implicit QL steps; `vectors`, rows of a matrix or none, are rotated along.
 fn rotate(diagonal: &mut [f64], side: &mut [f64], vectors: &mut [Vec<f64>]) {
+    // By a power of two, which costs no bit: the squares below would under- or overflow for tiny and huge matrices.
+    let most = diagonal.iter().chain(&*side).fold(0.0f64, |most, entry| most.max(entry.abs()));
+    let scale = if most.is_normal() { f64::from_bits(most.to_bits() & f64::INFINITY.to_bits()) } else { 1.0 };
+    diagonal.iter_mut().chain(&mut *side).for_each(|entry| *entry /= scale);
+    rotate_scaled(diagonal, side, vectors);
+    diagonal.iter_mut().chain(side).for_each(|entry| *entry *= scale);
+}
+
+fn rotate_scaled(diagonal: &mut [f64], side: &mut [f64], vectors: &mut [Vec<f64>]) {
     let size = diagonal.len();
     for low in 0..size {
-        // Converges cubically; thirty steps a value are never needed for finite entries.
+        // Converges cubically; thirty steps per value are never needed for finite entries.
         for _ in 0..60 {
             let negligible = |m: usize| {
                 let around = diagonal[m].abs() + diagonal[m + 1].abs();
@@ -312,6 +321,8 @@ mod tests {
         assert!((ones[0] - 5.0).abs() < 1e-14 && ones[1..].iter().all(|value| value.abs() < 1e-14));
         let tiny = values(vec![2e-300, 1e-300, 1e-300, 2e-300], 2);
         assert!((tiny[0] / 3e-300 - 1.0).abs() < 1e-12 && (tiny[1] / 1e-300 - 1.0).abs() < 1e-12);
+        let huge = values(vec![2e300, 1e300, 1e300, 2e300], 2);
+        assert!((huge[0] / 3e300 - 1.0).abs() < 1e-12 && (huge[1] / 1e300 - 1.0).abs() < 1e-12);
         assert!(values(Vec::new(), 0).is_empty());
     }
 
