@@ -2,7 +2,7 @@
 //! apart, the account of a real differentially private mechanism (clip and noise).
 //! It draws no noise and sees no data: it only keeps the account. `docs/privacy.md` says in words what is protected and what is not.
 //!
-//! The setting of the exact account: an observer sees the scalars p = Ξ x of ONE vector a round, has neither the seed nor the
+//! The setting of the exact account: an observer sees the scalars p = Ξ x of ONE vector per round, has neither the seed nor the
 //! iterates, and knows that the vector was either x or its neighbour y with ‖x - y‖ <= Δ‖x‖. Then p ~ N(0, ‖x‖² I), so that
 //! only the norm shows, and the privacy loss of M scalars at the ratio r = ‖y‖/‖x‖ is
 //! `L = M ln r + (r⁻² - 1) S / 2` with S ~ chi-square with M degrees. Hence, with F its distribution and Q its survival,
@@ -58,7 +58,7 @@ pub const MOST_SCALARS: u64 = 10_000_000_000;
 /// let accountant = Accountant::new(0.01, 1e-5)?;
 /// assert!((accountant.epsilon(1000)? - 1.888).abs() < 2e-3);
 /// assert!(!accountant.paper_holds(10_000)?);
-/// # Ok::<(), corewire_optim::privacy::PrivacyError>(())
+/// # Ok::<(), corewire_privacy::PrivacyError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accountant {
