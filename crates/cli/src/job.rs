@@ -65,7 +65,7 @@ pub enum DataSource {
     PowerLaw,
     /// One file with all rows, shared out over the machines.
     File(PathBuf),
-    /// A file a machine, which that machine alone reads: a pattern with `{machine}`, or one path each.
+    /// One file per machine, which that machine alone reads: a pattern with `{machine}`, or one path each.
     Sites(Vec<PathBuf>),
 }
 
@@ -383,7 +383,11 @@ struct Reader<'a> {
     asked: RefCell<Vec<String>>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(table: &'a Table) -> Self {
+        Self { table, asked: RefCell::default() }
+    }
+
     fn get(&self, key: &str) -> Option<&Value> {
         self.asked.borrow_mut().push(key.to_owned());
         let (section, name) = key.split_once('.').expect("keys have a section");
@@ -457,7 +461,7 @@ impl Reader<'_> {
             let Some(content) = content.as_table() else {
                 let keys = asked.iter().filter(|key| key.ends_with(&format!(".{section}")));
                 let hint = keys.map(|key| format!("; did you mean `{key}`?")).next().unwrap_or_default();
-                bail!("`{section}` stands outside any section{hint}");
+                bail!("`{section}` is outside any section{hint}");
             };
             let known = asked.iter().any(|key| key.split('.').next() == Some(section));
             for name in content.keys().map(String::as_str).chain(content.is_empty().then_some("")) {
@@ -483,7 +487,7 @@ fn from_base(base: Option<&Path>, text: &str) -> PathBuf {
 
 /// A job from its table; relative paths are meant from `base`.
 pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
-    let job = read_table(&table, base)?;
+    let job = read_table(&Reader::new(&table), base)?;
     // The copy that a run keeps lies elsewhere, and must still find its files.
     let mut keep = |section: &str, key: &str, path: Option<&Path>| {
         if let (Some(path), Some(section)) = (path, table.get_mut(section).and_then(Value::as_table_mut))
@@ -703,14 +707,13 @@ fn read_graph(reader: &Reader<'_>, base: Option<&Path>) -> Result<Option<GraphSp
     Ok((spec.shape != "none").then_some(spec))
 }
 
-fn read_table(table: &Table, base: Option<&Path>) -> Result<Job> {
-    let reader = Reader { table, asked: RefCell::new(Vec::new()) };
+fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
     let positive = |value: f64| value > 0.0;
     let machines = reader.count("machines.count", 1)?.map(|count| count as usize);
     check_machines(machines.unwrap_or(1))?;
-    let (data, machines) = read_data(&reader, base, machines)?;
+    let (data, machines) = read_data(reader, base, machines)?;
     check_machines(machines)?;
-    let problem = read_problem(&reader, base, data)?;
+    let problem = read_problem(reader, base, data)?;
     let engine = reader.word("machines.engine", &Engine::WORDS)?;
     let stop = StopSpec {
         rounds: reader.count("stop.rounds", 0)?,
@@ -739,16 +742,16 @@ fn read_table(table: &Table, base: Option<&Path>) -> Result<Job> {
             given => given,
         },
     };
-    let link = read_link(&reader)?;
-    let method = read_method(&reader, base, link, &stop)?;
-    let graph = read_graph(&reader, base)?;
+    let link = read_link(reader)?;
+    let method = read_method(reader, base, link, &stop)?;
+    let graph = read_graph(reader, base)?;
     reader.finish()?;
     if problem.data == DataSource::PowerLaw && problem.alpha == 0.0 && problem.decay > 0.0 && stop.target().is_some() {
         bail!(
             "`problem.alpha` = 0 leaves the flat directions of a power law without an end; take a positive one, or set `stop.target` = 0"
         );
     }
-    Ok(Job { problem, machines, engine, method, link, stop, limits, graph, table: table.clone() })
+    Ok(Job { problem, machines, engine, method, link, stop, limits, graph, table: reader.table.clone() })
 }
 
 fn check_machines(machines: usize) -> Result<()> {
@@ -827,11 +830,32 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_the_job_file_has_every_key_and_no_other() {
+        let page = include_str!("../../../docs/job.md");
+        let table = Table::new();
+        let reader = Reader::new(&table);
+        read_table(&reader, None).unwrap();
+        let mut known = reader.asked.into_inner();
+        known.sort();
+        known.dedup();
+        // A row of the page is | `section.key` | meaning | default | range |.
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.strip_prefix("| `")?.split(" | ").collect();
+            assert_eq!(cells.len(), 4, "{line}");
+            assert!(cells.iter().all(|cell| !cell.trim_matches([' ', '|']).is_empty()), "{line}");
+            Some(cells[0].trim_end_matches('`').to_owned())
+        };
+        let mut told: Vec<String> = page.lines().filter_map(row).collect();
+        told.sort();
+        assert_eq!(told, known);
+    }
+
+    #[test]
     fn mistakes_are_named_with_what_to_do() {
         for (text, expected) in [
             ("[method]\nbugdet = 3", "unknown key `method.bugdet`; the nearest known one is `method.budget`"),
             ("[methods]\nbudget = 3", "unknown key `methods.budget`; the nearest known one is `method.budget`"),
-            ("budget = 3", "`budget` stands outside any section; did you mean `method.budget`?"),
+            ("budget = 3", "`budget` is outside any section; did you mean `method.budget`?"),
             ("[method]\nbudget = 0", "`method.budget` is a whole number of at least 1; found 0"),
             ("[method]\nbudget = 2.5", "found 2.5"),
             ("[method]\nbudget = \"many\"", "found \"many\""),

@@ -170,7 +170,7 @@ impl Session {
 
     /// The problem, which this process has whole.
     pub fn problem(&self) -> Result<&Arc<Problem>> {
-        let rows = "this needs all rows in one place, and they stay at their sites";
+        let rows = "this needs all rows in one place, but they stay at their sites";
         Ok(&self.pooled.as_ref().ok_or_else(|| anyhow!("{rows}"))?.problem)
     }
 
@@ -260,7 +260,8 @@ impl Session {
             patience: stop.patience,
             seconds: stop.seconds,
             bytes: stop.bytes,
-            evaluate_every: stop.evaluate_every,
+            // Whoever counts evaluations wants them, also where they have to travel.
+            evaluate_every: stop.evaluate_every.or(stop.patience.map(|_| 1)),
             snapshots,
             ..Rules::default()
         }
