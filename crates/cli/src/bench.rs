@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Threads; from 1 to all cores by default.
     #[arg(long)]
     threads: Option<usize>,
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ struct Row {
     break_even_mbit_s: f64,
     project_seconds: f64,
     reconstruct_seconds: f64,
-    /// Gigabytes of the vector a second in a projection.
+    /// Gigabytes of the vector per second in a projection.
     project_gb_s: f64,
     /// The same for a copy of the vector by one thread.
     memcpy_gb_s: f64,
@@ -89,7 +89,7 @@ pub fn time_sketch<T: Real>(family: Family, vector: &[T], budget: usize) -> Timi
     Timing { project_seconds, reconstruct_seconds }
 }
 
-/// Seconds of a copy of the vector, and multiply-adds a second of one thread that needs nothing but registers.
+/// Seconds of a copy of the vector, and multiply-adds per second of one thread that needs nothing but registers.
 fn limits(vector: &[f32]) -> (f64, f64) {
     let mut copy = vector.to_vec();
     let copy_seconds = least_seconds(|| black_box(&mut copy).copy_from_slice(black_box(vector)));
@@ -163,7 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let memcpy_gb_s = 4.0 * arguments.dim as f64 / copy_seconds / 1e9;
     if !arguments.json {
         println!(
-            "kernel {}, {cores} cores; one thread copies this vector at {memcpy_gb_s:.1} GB/s and does {:.0} multiply-adds a nanosecond",
+            "kernel {}, {cores} cores; one thread copies this vector at {memcpy_gb_s:.1} GB/s and does {:.0} multiply-adds per nanosecond",
             kernel_name(),
             peak / 1e9
         );

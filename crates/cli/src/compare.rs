@@ -47,7 +47,7 @@ pub struct Arguments {
     /// The folder of the table, the data and the report.
     #[arg(long, value_name = "DIR", default_value = "corewire-compare")]
     out: PathBuf,
-    /// One JSON object a method, a line each.
+    /// One JSON object per method, one line each.
     #[arg(long)]
     json: bool,
     /// No progress.
@@ -105,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let done = run_all(&session, wanted, arguments.tune, arguments.quiet || arguments.json);
     let report = build_report(&session, &done)?;
     std::fs::create_dir_all(&arguments.out)
-        .with_context(|| format!("cannot make the folder {}", arguments.out.display()))?;
+        .with_context(|| format!("cannot create the folder {}", arguments.out.display()))?;
     let results = arguments.out.join("results.json");
     std::fs::write(&results, serde_json::to_string(&report)?)
         .with_context(|| format!("cannot write {}", results.display()))?;
@@ -158,7 +158,7 @@ pub fn rebuild(folder: &Path, json: bool) -> Result<()> {
         format!("cannot read {}; `corewire compare --out {}` makes it", path.display(), folder.display())
     })?;
     let report: Report = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no result of `corewire compare`", path.display()))?;
+        .with_context(|| format!("{} was not written by `corewire compare`", path.display()))?;
     let page = write_page(&report, folder)?;
     match json {
         true => println!("{}", serde_json::json!({ "report": page, "runs": report.runs.len() })),

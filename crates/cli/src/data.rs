@@ -17,7 +17,7 @@ use crate::cache;
 pub enum Command {
     /// What is bundled, what can be made, what can be fetched.
     List {
-        /// One JSON object a line.
+        /// One JSON object per line.
         #[arg(long)]
         json: bool,
     },
@@ -36,7 +36,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Cut a data set into one LIBSVM file a machine.
+    /// Cut a data set into one LIBSVM file per machine.
     #[command(after_help = "Example:\n  corewire data shard digits --machines 8 --split label --out shards")]
     Shard {
         /// `digits` or a file.
@@ -87,7 +87,7 @@ pub fn run(command: &Command) -> Result<()> {
             if *machines == 0 {
                 bail!("`--machines` is at least 1");
             }
-            std::fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
+            std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
             let mut words = CommonRandomness::new(&Seed::reproducible(*seed)).words(Purpose::Shuffle, u64::MAX, 0);
             let shards = shard::shards(&set.labels, *machines, *split, || words.next_u64());
             for (rank, rows) in shards.iter().enumerate() {

@@ -25,10 +25,10 @@ pub struct Arguments {
     /// Probability of an edge of an Erdos-Renyi graph.
     #[arg(long, default_value_t = 0.2)]
     probability: f64,
-    /// An edge list: two machines a line.
+    /// An edge list: two machines per line.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The accuracy that gossip shall reach.
+    /// The accuracy that gossip must reach.
     #[arg(long, default_value_t = 1e-8)]
     tolerance: f64,
     /// Scalars a message, m.

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Distributed optimisation that sends m numbers a round instead of d.
+/// Distributed optimisation that sends m numbers per round instead of d.
 #[derive(Parser)]
 #[command(name = "corewire", version, about, long_about = None)]
 struct Arguments {
@@ -63,7 +63,7 @@ enum Command {
     /// How well a model does on rows of data.
     #[command(after_help = "Example:\n  corewire evaluate --model runs/first/model.safetensors digits")]
     Evaluate(evaluate::Arguments),
-    /// What a model says of rows of data, a line each.
+    /// What a model says of rows of data, one line each.
     #[command(after_help = "Example:\n  corewire predict --model runs/first/model.safetensors digits")]
     Predict(evaluate::Arguments),
     /// Measure a problem: does compression help, with which budget, on which link?
@@ -85,7 +85,7 @@ enum Command {
     },
     /// All methods and their parameters.
     Methods {
-        /// One JSON object a line.
+        /// One JSON object per line.
         #[arg(long)]
         json: bool,
     },

@@ -66,7 +66,9 @@ impl Trained {
         let (mut vectors, about) = journal::read_model(path)?;
         let shown = path.display();
         let word = |key: &str| {
-            about.get(key).ok_or_else(|| anyhow!("{shown} does not say its `{key}`; it is no model of `corewire run`"))
+            about
+                .get(key)
+                .ok_or_else(|| anyhow!("{shown} does not say its `{key}`; it was not written by `corewire run`"))
         };
         let spec = job::from_text(word("job")?, &[])?.problem;
         let mut vector = |name: &str| vectors.remove(name).ok_or_else(|| anyhow!("{shown} has no `{name}`"));
@@ -101,7 +103,7 @@ impl Trained {
         Ok(Self { x, model, preparation, columns, spec })
     }
 
-    /// How many classes it tells apart, where it has a score a class.
+    /// How many classes it tells apart, where it has a score per class.
     pub fn classes(&self) -> &[f64] {
         if let Labels::Classes(classes) = &self.preparation.labels { classes } else { &[] }
     }

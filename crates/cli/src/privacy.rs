@@ -162,7 +162,7 @@ pub fn create_seed(path: &Path, json: bool) -> Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options
         .open(path)
-        .with_context(|| format!("cannot make {}; an existing seed is never overwritten", path.display()))?;
+        .with_context(|| format!("cannot create {}; an existing seed is never overwritten", path.display()))?;
     file.write_all(seed.reveal().as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;

@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Keeps the run in this folder: journal, snapshots, table of rounds, model.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Goes on with the run in this folder.
+    /// Resumes the run in this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["job", "out"])]
     resume: Option<PathBuf>,
     /// Writes TensorBoard events into the folder of the run (or `runs/` without one).

@@ -38,13 +38,13 @@ pub struct RunFolder {
 const COLUMNS: &str = "round,value,relative,score,gradient_norm,gap,step,rejected,up_bytes,down_bytes,control_bytes,frame_bytes,setup_bytes,exchanges,link_seconds,seconds";
 
 impl RunFolder {
-    /// Refuses a folder that holds a run already, before any work is done.
+    /// Refuses a folder that already holds a run, before any work is done.
     pub fn check_new(folder: &Path) -> Result<()> {
         if folder.join("journal.bin").exists() {
             let folder = folder.display();
-            anyhow::bail!("{folder} holds a run already; go on with it by `--resume {folder}`, or name another folder");
+            anyhow::bail!("{folder} already holds a run; resume it with `--resume {folder}`, or name another folder");
         }
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))
     }
 
     /// A new run's folder, which must not hold a run yet.

@@ -169,7 +169,7 @@ pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option
         }
         (_, Ended::Gradient) => format!("the gradient is small enough {after}"),
         (_, Ended::Gap) => format!("the estimated gap is small enough {after}"),
-        (_, Ended::Patience) => format!("the held-out rows are fitted no better {after}"),
+        (_, Ended::Patience) => format!("the held-out rows improve no further {after}"),
         (_, Ended::Diverged) => {
             format!("diverged {after}: take a smaller `method.step` or a larger `method.budget`")
         }
@@ -221,11 +221,11 @@ pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option
         out::line(&format!("on the link of the job: {}", units::seconds(seconds)))?;
     }
     out::line(if report.family.is_none() {
-        "messages are not protected: who sees them sees the gradients"
+        "messages are not protected: anyone who sees them sees the gradients"
     } else if job.method.seed_file.is_none() {
-        "the seed is a public number: who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one"
+        "the seed is a public number: anyone who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one"
     } else {
-        "who sees the messages but not the seed learns sizes, not directions; see `corewire privacy`"
+        "anyone who sees the messages without the seed learns sizes, not directions; see `corewire privacy`"
     })?;
     out::line(&format!("digest {}", report.digest))?;
     if let Some(folder) = folder {
@@ -237,9 +237,9 @@ pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option
 fn words(ended: Ended) -> &'static str {
     match ended {
         Ended::Rounds => "stopped at the last round",
-        Ended::Seconds => "stopped as the time was up",
-        Ended::Bytes => "stopped as the bytes were spent",
-        Ended::Stopped => "stopped as you wished",
+        Ended::Seconds => "stopped because the time was up",
+        Ended::Bytes => "stopped because the bytes were used up",
+        Ended::Stopped => "stopped at your request",
         _ => "ended",
     }
 }

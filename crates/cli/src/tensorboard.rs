@@ -18,7 +18,7 @@ pub struct Board {
 impl Board {
     /// A new event file in this folder.
     pub fn create(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let now = now();
         let path = folder.join(format!("events.out.tfevents.{:010}.corewire", now as u64));
         let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;

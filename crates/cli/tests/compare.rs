@@ -79,7 +79,7 @@ fn a_report_is_rebuilt_from_its_results_alone() {
     assert!(found.contains("results.json") && found.contains("corewire compare --out"), "{found}");
     std::fs::write(out.join("results.json"), "{\"runs\": 3}").unwrap();
     let found = complaint(&["report", text(&out)]);
-    assert!(found.contains("is no result of `corewire compare`"), "{found}");
+    assert!(found.contains("was not written by `corewire compare`"), "{found}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ kill -STOP "$stopped"
 begun=$SECONDS
 wait "$job_id" || true
 kill -KILL "$stopped" 2>/dev/null || true
-if [ $((SECONDS - begun)) -gt 15 ] || ! grep -q "did not come to exchange" "$folder/log"; then
+if [ $((SECONDS - begun)) -gt 15 ] || ! grep -q "did not arrive at exchange" "$folder/log"; then
     echo "failed: a stopped process was not named"; cat "$folder/log"; exit 1
 fi
-echo "ok: a process that is stopped is named: $(grep -o 'process [0-9, ]* did not come' "$folder/log" | head -n 1)"
+echo "ok: a process that is stopped is named: $(grep -o 'process [0-9, ]* did not arrive' "$folder/log" | head -n 1)"

@@ -114,7 +114,7 @@ fn mistakes_are_named_and_nothing_is_run() {
         ("[problem\n", "line 1"),
         ("[problem]\ndata = digits", "line 2"),
         ("[problem]\n[problem]\n", "line 2"),
-        ("data = \"digits\"", "`data` stands outside any section; did you mean `problem.data`?"),
+        ("data = \"digits\"", "`data` is outside any section; did you mean `problem.data`?"),
         ("[mashines]\ncount = 3", "the nearest known one is `machines.count`"),
         ("[problem]\nclasses = [[0], [0]]", "class"),
         ("[problem]\nclasses = [\"a\", \"b\"]", "two classes, [3, 8]"),
@@ -246,7 +246,7 @@ fn a_run_is_kept_resumed_replayed_and_verified() {
     let csv = std::fs::read_to_string(run.join("rounds.csv")).unwrap();
     assert_eq!(csv.lines().count(), 41);
     // The folder is not overwritten.
-    assert!(complaint(&[&["run", "--out", text(&run)], &keys[..]].concat()).contains("holds a run already"));
+    assert!(complaint(&[&["run", "--out", text(&run)], &keys[..]].concat()).contains("already holds a run"));
     // Further rounds: the same as if they had been run at once.
     let longer = object(&["run", "--resume", text(&run), "--set", "stop.rounds=90"]);
     let whole = object(

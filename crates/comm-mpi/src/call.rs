@@ -145,7 +145,7 @@ impl Communicator {
                 late.dedup();
                 let (seconds, turn) = (waited.as_secs(), self.turns);
                 let what = format!(
-                    "process {} did not come to exchange {turn} within {seconds} s; raise `limits.wait_seconds` if it needs longer",
+                    "process {} did not arrive at exchange {turn} within {seconds} s; raise `limits.wait_seconds` if it needs longer",
                     late.join(", ")
                 );
                 // A request can neither be completed nor taken back, and its buffer must not be touched again: this process ends here.

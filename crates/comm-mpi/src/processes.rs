@@ -48,7 +48,7 @@ impl Processes {
     /// Lets one call of MPI move at most so many bytes; longer messages travel in pieces. Every process must set the same.
     ///
     /// # Panics
-    /// If that is less than a byte a process, or more than a 32-bit integer can count.
+    /// If that is less than a byte per process, or more than a 32-bit integer can count.
     pub fn with_largest_bytes(mut self, bytes: usize) -> Self {
         assert!((self.machines.len()..=i32::MAX as usize).contains(&bytes), "{bytes} bytes a call cannot be");
         self.largest_bytes = bytes;

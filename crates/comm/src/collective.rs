@@ -21,7 +21,7 @@ pub enum CommError {
     },
     /// A machine did not come in time.
     #[error(
-        "machine {rank} did not come to exchange {exchange} within {seconds} s; raise `limits.wait_seconds` if it needs longer"
+        "machine {rank} did not arrive at exchange {exchange} within {seconds} s; raise `limits.wait_seconds` if it needs longer"
     )]
     Late {
         /// The first that is missing.

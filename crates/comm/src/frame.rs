@@ -34,12 +34,12 @@ pub fn seal(sequence: u64, control: &[i32], message: &[u8], checked: bool) -> Ve
 
 /// Takes a message and `words` control words out of their envelope, or says what is wrong with it.
 pub fn open(sequence: u64, words: usize, framed: &[u8], checked: bool) -> Result<Opened<'_>, String> {
-    let broken = || format!("{} bytes are no envelope", framed.len());
+    let broken = || format!("{} bytes are not an envelope", framed.len());
     let mut rest = framed;
     if checked {
         let (body, sum) = framed.split_last_chunk::<4>().ok_or_else(broken)?;
         if checksum(sequence, body) != u32::from_le_bytes(*sum) {
-            return Err("its checksum does not fit".to_owned());
+            return Err("its checksum does not match".to_owned());
         }
         rest = body;
     }

@@ -465,7 +465,7 @@ impl State {
                 return Ok(frame::seal(exchange, &control, &how.combine(&messages)?, checked));
             };
             let unpacked = messages.iter().enumerate().map(|(rank, message)| {
-                unpack(message, width).ok_or_else(|| damaged(rank, "it is no code of integers".to_owned()))
+                unpack(message, width).ok_or_else(|| damaged(rank, "it is not a code of integers".to_owned()))
             });
             let unpacked: Vec<Vec<u8>> = unpacked.collect::<Result<_, _>>()?;
             let sums = how.combine(&unpacked.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
@@ -478,7 +478,7 @@ impl State {
             None => Arc::from(opened.message),
             Some(width) => unpack(opened.message, width)
                 .map(Arc::from)
-                .ok_or_else(|| damaged("it is no code of integers".to_owned()))?,
+                .ok_or_else(|| damaged("it is not a code of integers".to_owned()))?,
         };
         let passed = cost_of(&opened);
         let cost = Cost {

@@ -47,7 +47,10 @@ pub fn agree(comm: &mut dyn Collective, fields: &[(&str, String)]) -> Result<(),
         if count > LISTED {
             differences.push(format!("and {} more", count - LISTED));
         }
-        let what = format!("the machines do not agree, start all of them alike\n  {}", differences.join("\n  "));
+        let what = format!(
+            "the machines do not agree; start all of them with the same job, seed, data and version\n  {}",
+            differences.join("\n  ")
+        );
         Err(CommError::Refused { rank, what })
     };
     comm.exchange(&message, Reduction::Hub(&mut compare_all)).map(drop)
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_machine_learns_who_differs_in_which_field() {
-        let expected = "machine 2: the machines do not agree, start all of them alike\
+        let expected = "machine 2: the machines do not agree; start all of them with the same job, seed, data and version\
             \n  machine 2: `budget` is `65`, machine 0 has `64`\
             \n  machine 3: `seed` is absent, machine 0 has `c0ffee`\
             \n  machine 4: `link` is `10`, machine 0 has absent";

@@ -9,7 +9,7 @@ use crate::neighbours::{Neighbours, Swapped};
 /// A machine's link to the hub, for a simulated clock. The hub's own link is taken as wide enough for all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Bandwidth each way, in megabits a second.
+    /// Bandwidth each way, in megabits per second.
     pub mbit_s: f64,
     /// Time of a round trip of an empty message, in milliseconds.
     pub rtt_ms: f64,

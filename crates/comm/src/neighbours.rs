@@ -350,7 +350,7 @@ mod tests {
         assert!(results[..2].iter().all(Result::is_ok));
         for result in &results[2..] {
             let error = result.as_ref().unwrap_err();
-            assert_eq!(error, "the message of machine 1 in exchange 0 is damaged: its checksum does not fit");
+            assert_eq!(error, "the message of machine 1 in exchange 0 is damaged: its checksum does not match");
         }
     }
 

@@ -99,7 +99,7 @@ pub fn sum<T: Number>(messages: &[&[u8]]) -> Result<Vec<u8>, CommError> {
     Ok(to_bytes(&sums))
 }
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
+/// Seven bits per byte, the lowest first; the top bit says that more follow.
 pub fn push_count(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -15,7 +15,7 @@ use crate::codec::{
 ///   over [l_{j-1}, l_{j+1}], F being the distribution of the r_i, weighted by the squares of their buckets' norms.
 /// - Law: unbiased. For levels whose neighbours have ratios at most q, omega = (q - 1)^2/(4 q) + min(l_1 sqrt(B), l_1^2 B/4) for buckets of B:
 ///   the first term bounds the coordinates above l_1, the second those below. It changes with the levels.
-/// - Bytes: 4 for each level but 0 and 1, 4 a bucket, and `bits` bits a coordinate. The levels travel, so a message explains itself.
+/// - Bytes: 4 for each level but 0 and 1, 4 a bucket, and `bits` bits per coordinate. The levels travel, so a message explains itself.
 /// - Differs from the paper: F is the distribution of a sample of the coordinates themselves instead of a truncated normal fitted to
 ///   their mean and variance, and each machine has its own levels instead of common ones; levels start at powers of 1/2.
 /// - Checked: mean; levels against the condition above by brute force; variance falls below that of equal and of exponential levels.
@@ -37,12 +37,12 @@ pub struct Alq {
 const SAMPLE: usize = 4096;
 
 impl Alq {
-    /// `bits` bits a coordinate with its sign, and buckets of `bucket` coordinates; levels are fitted after every message.
+    /// `bits` bits per coordinate with its sign, and buckets of `bucket` coordinates; levels are fitted after every message.
     ///
     /// # Panics
     /// If `bits` is not between 2 and 8 or `bucket` is 0.
     pub fn new(dim: usize, bits: u32, bucket: usize, randomness: &CommonRandomness) -> Self {
-        assert!((2..=8).contains(&bits), "ALQ has between 2 and 8 bits a coordinate");
+        assert!((2..=8).contains(&bits), "ALQ has between 2 and 8 bits per coordinate");
         assert!(bucket > 0, "a bucket has at least one coordinate");
         let steps = (1i32 << (bits - 1)) - 1;
         // Powers of 1/2 as far as they tell levels apart in practice.

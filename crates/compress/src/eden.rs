@@ -1,4 +1,4 @@
-//! DRIVE and EDEN: a random rotation, a few bits a number, one scale.
+//! DRIVE and EDEN: a random rotation, a few bits per number, one scale.
 
 use corewire_sketch::{CommonRandomness, Words};
 
@@ -30,7 +30,7 @@ pub enum Aim {
 ///   expectation: centroids +-a give E||C(v) - v||^2 <= (1 - sqrt(2) a + a^2) ||v||^2 by Khintchine's inequality E|y_i| >= ||v||/sqrt(2 n)
 ///   (Szarek's constant), and a may be any of the centroids, or 1/sqrt(2) up to one bit; so delta = 0.5 b for b <= 1 bits, and 0.43 or
 ///   more above. In the limit the share q arrives.
-/// - Bytes: 32 bits a block and b bits a coordinate; 784 coordinates of one bit are three blocks.
+/// - Bytes: 32 bits per block and b bits per coordinate; 784 coordinates of one bit are three blocks.
 /// - Checked: centroids against Lloyd's iteration; omega of normal vectors against 1/q - 1.
 /// - Reference: EDEN: Communication-Efficient and Robust Distributed Mean Estimation for Federated Learning, S. Vargaftik, R. Ben
 ///   Basat, A. Portnoy, G. Mendelson, Y. Ben-Itzhak, M. Mitzenmacher, 2022.
@@ -69,12 +69,12 @@ const CENTROIDS: [&[f64]; 5] = [
 const SHARES: [f64; 5] = [0.0, std::f64::consts::FRAC_2_PI, 0.882518152171, 0.965452239211, 0.990498991992];
 
 impl Eden {
-    /// `bits` bits a coordinate, in (0, 4].
+    /// `bits` bits per coordinate, in (0, 4].
     ///
     /// # Panics
     /// If `bits` is out of range, or `dim` is not below 2^32.
     pub fn new(dim: usize, bits: f64, aim: Aim, randomness: &CommonRandomness) -> Self {
-        assert!(bits > 0.0 && bits <= 4.0, "EDEN has more than 0 and at most 4 bits a coordinate");
+        assert!(bits > 0.0 && bits <= 4.0, "EDEN has more than 0 and at most 4 bits per coordinate");
         let rotation = Rotation::new(index_dim(dim), bits);
         Self { rotation, dim, bits: bits as usize, richer: bits.fract(), aim, randomness: randomness.clone() }
     }
@@ -190,7 +190,7 @@ fn nearest_centroid(centroids: &[f64], x: f64) -> usize {
 /// - Rule: C(v) = S R' sign(R v) with S = ||v||^2/||R v||_1 (unbiased) or ||R v||_1/d (least error), on blocks.
 /// - Law: as [`Eden`]: nearly unbiased with omega = pi/2 - 1 in the limit, or contractive in expectation with delta = 1/2 (2/pi in
 ///   the limit).
-/// - Bytes: 32 bits a block and one bit a coordinate.
+/// - Bytes: 32 bits per block and one bit per coordinate.
 /// - Checked: both errors of normal vectors against the paper's limits pi/2 - 1 and 1 - 2/pi; the exact error
 ///   ||v||^2 (d ||v||^2/||Rv||_1^2 - 1) follows from <C(v), v> = ||v||^2.
 /// - Reference: DRIVE: One-bit Distributed Mean Estimation, S. Vargaftik, R. Ben Basat, A. Portnoy, G. Mendelson, Y. Ben-Itzhak,
@@ -199,7 +199,7 @@ fn nearest_centroid(centroids: &[f64], x: f64) -> usize {
 pub struct Drive(Eden);
 
 impl Drive {
-    /// One bit a coordinate.
+    /// One bit per coordinate.
     ///
     /// # Panics
     /// If `dim` is not below 2^32.

@@ -13,7 +13,7 @@ const BIAS: i64 = 127;
 /// - Rule: for 2^e <= |v_i| < 2^(e+1), C(v)_i = sign(v_i) 2^(e+1) with probability |v_i|/2^e - 1, else sign(v_i) 2^e. Magnitudes
 ///   below 2^-126 go to 2^-126 or 0, still unbiased.
 /// - Law: unbiased with omega = 1/8, attained at |v_i| = (4/3) 2^e: (2 - t)(t - 1)/t^2 is largest at t = 4/3.
-/// - Bytes: 9 bits a coordinate, a sign and eight bits of exponent.
+/// - Bytes: 9 bits per coordinate, a sign and eight bits of exponent.
 /// - Checked: mean; the variance at t = 4/3 against 1/8.
 /// - Reference: Natural Compression for Distributed Deep Learning, S. Horváth, C.-Y. Ho, Ľ. Horváth, A. Sahu, M. Canini,
 ///   P. Richtárik, 2019.

@@ -1,4 +1,4 @@
-//! One bit a coordinate: signs alone, signs with their mean magnitude, and 1-bit SGD's two means.
+//! One bit per coordinate: signs alone, signs with their mean magnitude, and 1-bit SGD's two means.
 
 use crate::bits::{BitReader, BitWriter};
 use crate::codec::{Address, Codec, CodecError, Law, admit_clamped, admit_message, bucket_lens};

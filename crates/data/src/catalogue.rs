@@ -1,4 +1,4 @@
-//! The data sets of the field that can be asked for by name, and where they lie.
+//! The usual data sets that can be asked for by name, and where they lie.
 
 /// A data set that can be fetched by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

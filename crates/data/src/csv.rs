@@ -1,4 +1,4 @@
-//! Comma-separated values: one row a line, numbers only, one column the label.
+//! Comma-separated values: one row per line, numbers only, one column the label.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn parse_csv(path: &Path, text: &[u8], options: &ReadOptions) -> Result<Data
     let mut lines =
         text::lines(text).filter(|(_, content)| !matches!(content.trim_ascii(), [] | [b'#', ..])).peekable();
     let Some(&(first_line, first)) = lines.peek() else {
-        return Err(DataError::file(path, "there is no row in it"));
+        return Err(DataError::file(path, "it has no rows"));
     };
     let separator = [b'\t', b',', b';'].into_iter().find(|byte| first.contains(byte)).unwrap_or(b',');
     let names = header_fields(first, separator);
@@ -78,7 +78,7 @@ pub fn parse_csv(path: &Path, text: &[u8], options: &ReadOptions) -> Result<Data
         }
     }
     if labels.is_empty() && !options.allow_empty {
-        return Err(DataError::file(path, "there is no row in it"));
+        return Err(DataError::file(path, "it has no rows"));
     }
     let matrix = Matrix::dense(values, dim).compact();
     Ok(DataSet::new(crate::read::stem(path), matrix, labels))

@@ -41,7 +41,7 @@ pub fn parse_idx(
     // Cannot overflow: `open` checked the product of all sizes against the length of the file, unless one is zero.
     let dim = sizes.iter().fold(1usize, |dim, &size| dim.saturating_mul(size));
     if *rows == 0 || dim == 0 {
-        return Err(DataError::byte(path, 4, "there is no row in it"));
+        return Err(DataError::byte(path, 4, "it has no rows"));
     }
     if let Some(asked) = options.dim.filter(|&asked| asked != dim) {
         return Err(DataError::byte(path, 8, format!("{dim} values a row, but {asked} were asked for")));

@@ -76,7 +76,7 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
         ));
     }
     if labels.is_empty() && !(options.allow_empty && dim > 0) {
-        return Err(DataError::file(path, "there is no row in it"));
+        return Err(DataError::file(path, "it has no rows"));
     }
     if dim == 0 {
         return Err(DataError::file(path, "no row has a value; a line is LABEL INDEX:VALUE ..."));

@@ -208,7 +208,7 @@ fn sniff(path: &Path, bytes: &[u8], allow_empty: bool) -> Result<Format, DataErr
         if allow_empty {
             return Ok(Format::Libsvm);
         }
-        return Err(DataError::file(path, "there is no row in it"));
+        return Err(DataError::file(path, "it has no rows"));
     };
     if first.contains(&b':') {
         Ok(Format::Libsvm)

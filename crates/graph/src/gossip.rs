@@ -193,9 +193,9 @@ impl Gossip {
 /// Runs one averaging over all machines in one place: `blocks[i]` is machine i's, overwritten with what gossip leaves it with.
 ///
 /// # Panics
-/// If there is not one block a machine, or the blocks differ in length.
+/// If there is not one block per machine, or the blocks differ in length.
 pub fn simulate(graph: &Graph, plan: GossipPlan, blocks: &mut [Vec<f64>]) {
-    assert_eq!(blocks.len(), graph.machines(), "one block a machine");
+    assert_eq!(blocks.len(), graph.machines(), "one block per machine");
     let mut machines = vec![Gossip::new(plan); blocks.len()];
     for _ in 0..plan.iterations {
         let sent = blocks.to_vec();
@@ -266,9 +266,9 @@ pub fn judge(plan: GossipPlan, before: f64, after: f64, size: f64, tolerance: f6
 /// The sum of whole numbers, added up on the way to the root as an engine's messages would: exact, hence the same under any tree.
 ///
 /// # Panics
-/// If there is not one block a machine, the blocks differ in length, or a sum leaves i64.
+/// If there is not one block per machine, the blocks differ in length, or a sum leaves i64.
 pub fn tree_sum_integers(tree: &SpanningTree, blocks: &[Vec<i64>]) -> Vec<i64> {
-    assert_eq!(blocks.len(), tree.machines(), "one block a machine");
+    assert_eq!(blocks.len(), tree.machines(), "one block per machine");
     let mut partial = blocks.to_vec();
     for (from, to) in tree.up_sweep() {
         let sent = std::mem::take(&mut partial[from]);
@@ -284,9 +284,9 @@ pub fn tree_sum_integers(tree: &SpanningTree, blocks: &[Vec<i64>]) -> Vec<i64> {
 /// whole, with their ranks, and the root adds them in rank order.
 ///
 /// # Panics
-/// If there is not one block a machine, or the blocks differ in length.
+/// If there is not one block per machine, or the blocks differ in length.
 pub fn tree_sum_gathered(tree: &SpanningTree, blocks: &[Vec<f64>]) -> Vec<f64> {
-    assert_eq!(blocks.len(), tree.machines(), "one block a machine");
+    assert_eq!(blocks.len(), tree.machines(), "one block per machine");
     let mut bags: Vec<Vec<(usize, &[f64])>> =
         blocks.iter().enumerate().map(|(rank, block)| vec![(rank, block.as_slice())]).collect();
     for (from, to) in tree.up_sweep() {
@@ -524,7 +524,7 @@ mod tests {
     /// Decentralised CORE-GD (Algorithm 5 of the paper) on a ring of 16 with a quadratic f_i(x) = (x - c_i)' A (x - c_i) / 2,
     /// A diagonal, in one place.
     struct DecentralisedRun {
-        /// Chebyshev iterations a round.
+        /// Chebyshev iterations per round.
         iterations: usize,
         /// What the sum of the mean scalars over the directions is multiplied by: 1/m, or n/m as printed.
         printed: bool,

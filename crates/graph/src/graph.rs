@@ -204,7 +204,7 @@ impl Graph {
         }
     }
 
-    /// Reads an edge list: two machine numbers a line, from 0, separated by blanks or a comma; empty lines and what follows a `#` are
+    /// Reads an edge list: two machine numbers per line, from 0, separated by blanks or a comma; empty lines and what follows a `#` are
     /// ignored. The number of machines is the largest number and one.
     pub fn parse_edges(text: &str) -> Result<Self, GraphError> {
         let mut edges = Vec::new();

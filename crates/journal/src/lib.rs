@@ -32,7 +32,7 @@ pub enum JournalError {
         error: io::Error,
     },
     /// The file is not a journal.
-    #[error("{path}: this is no journal of corewire")]
+    #[error("{path}: this is not a corewire journal")]
     NoJournal {
         /// Which file.
         path: PathBuf,
@@ -151,7 +151,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, JournalError> {
                     if tail.is_empty() {
                         true
                     } else {
-                        return Err(damaged("its checksum does not fit"));
+                        return Err(damaged("its checksum does not match"));
                     }
                 } else {
                     chain = expected;
@@ -177,7 +177,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, JournalError> {
                             } else if entry.round == contents.rounds.len() as u64 {
                                 contents.rounds.push(entry);
                             } else {
-                                return Err(damaged("a round is missing or stands twice"));
+                                return Err(damaged("a round is missing or appears twice"));
                             }
                         }
                     }

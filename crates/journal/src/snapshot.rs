@@ -253,7 +253,7 @@ impl Snapshot {
             machines.push(MachineState { saved, traffic });
         }
         if hasher.finalize().to_string() != field("digest")? {
-            return Err("its digest does not fit".to_owned());
+            return Err("its digest does not match".to_owned());
         }
         Ok((Self { round, initial, first, machines }, run))
     }
@@ -300,7 +300,7 @@ pub fn read_model(path: &Path) -> Result<Model, JournalError> {
         vectors.insert(name, numbers(tensor.data()));
     }
     if !vectors.contains_key("x") {
-        return Err(wrong("there is no tensor `x`; it is no model of corewire".to_owned()));
+        return Err(wrong("there is no tensor `x`; it is not a corewire model".to_owned()));
     }
     Ok((vectors, header.metadata().clone().unwrap_or_default().into_iter().collect()))
 }

@@ -7,7 +7,7 @@ use crate::objective::{Linear, Loss, Objective, TwoLayer};
 use crate::problem::Model;
 use crate::score::{HeldOut, Score};
 
-/// A score a class for one row; one score for models without classes.
+/// A score per class for one row; one score for models without classes.
 pub fn scores(model: Model, classes: usize, x: &[f64], set: &DataSet, row: usize) -> Vec<f64> {
     let dim = set.dim();
     match model {

@@ -116,7 +116,9 @@ impl Collective for Replayed {
     }
 
     fn reduce(&mut self, _: &[u8], _: &mut [i32], _: Reduction<'_>) -> Result<Reply, CommError> {
-        let what = || "the journal has fewer replies than the method asks for: other parameters".to_owned();
+        let what = || {
+            "the journal has fewer replies than the method asks for: was it written with other parameters?".to_owned()
+        };
         let message = self.replies.next().ok_or_else(|| CommError::Engine { process: 0, what: what() })?;
         Ok(Reply { message, roster: Roster::All(self.machines), cost: Cost::default() })
     }

@@ -11,7 +11,7 @@ pub trait HeldOut: Send {
 pub struct Score {
     /// How many rows.
     pub rows: f64,
-    /// Mean loss a row, without regulariser: log-loss, or half the squared error.
+    /// Mean loss per row, without regulariser: log-loss, or half the squared error.
     pub loss: f64,
     /// The share of rows whose class is right, or R^2 of a regression.
     pub score: f64,

@@ -114,7 +114,7 @@ pub struct Pair {
     pub step: f64,
     /// b: the momentum is 1 - b. With b = 1 the method is plain descent.
     pub damping: f64,
-    /// The factor a round of E(f - f*): below 1 it converges.
+    /// The factor per round of E(f - f*): below 1 it converges.
     pub decay: f64,
 }
 
@@ -143,7 +143,7 @@ pub fn total_gain(spectrum: &Spectrum, step: f64, damping: f64, budget: f64, dec
     }) / budget
 }
 
-/// The factor a round of the second moments: where the gain is just 1. At least 1 where they grow.
+/// The factor per round of the second moments: where the gain is just 1. At least 1 where they grow.
 ///
 /// E||g||^2 obeys a renewal equation: what is there now is what is left of the start, plus the echo of all earlier noise, which is
 /// proportional to E||g||^2 then. Its growth is the solution of gain(decay) = 1.

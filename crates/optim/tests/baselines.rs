@@ -1,4 +1,4 @@
-//! The methods of the field: exact where they claim to be, with a floor where they have one, and lawful all of them.
+//! The baselines: exact where they claim to be, with a floor where they have one, and lawful all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -99,7 +99,7 @@ fn no_flipped_bit_is_misread() {
             Err(error) => {
                 refused += 1;
                 let text = error.to_string();
-                assert!(text.contains("damaged at byte") || text.contains("no journal"), "{text}");
+                assert!(text.contains("damaged at byte") || text.contains("not a corewire journal"), "{text}");
             }
         }
     }

@@ -222,7 +222,7 @@ fn blocks_need_their_own_step() {
         block: std::num::NonZeroUsize::new(32),
         ..plan(Family::Gaussian, Some(8), F32, 5)
     };
-    // One scalar a block: with the dense rule's h = 8/(tr + 9 L) = 0.19 the factor is 1 - 2h + 34 h^2 = 1.9, with the block's 1/34 it is 0.97.
+    // One scalar per block: with the dense rule's h = 8/(tr + 9 L) = 0.19 the factor is 1 - 2h + 34 h^2 = 1.9, with the block's 1/34 it is 0.97.
     let dense = 8.0 / (trace + 9.0);
     let rules = Rules { rounds: 400, digest_every: 100, ..Rules::default() };
     let run = |step| {

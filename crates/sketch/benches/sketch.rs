@@ -1,4 +1,4 @@
-//! One thread unless the feature `parallel` is on: nanoseconds an entry (row times coordinate), or a coordinate for Hadamard.
+//! One thread unless the feature `parallel` is on: nanoseconds per entry (row times coordinate), or a coordinate for Hadamard.
 //!
 //! `cargo bench -p corewire-sketch`; divan shows items a second, and 1/x of it is the figure in the documentation.
 

@@ -78,13 +78,13 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// The fast form: 16 random bits an entry, and entries mixed in pairs, which makes the values dense and lets them reach 6.8 standard
+    /// The fast form: 16 random bits per entry, and entries mixed in pairs, which makes the values dense and lets them reach 6.8 standard
     /// deviations.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
         Ok(Self { source: Source::new(randomness), part: Part::new(Family::Gaussian, dim, budget)? })
     }
 
-    /// The strict form: 32 random bits an entry, polynomials as exact as an `f32`, values to 6.5 standard deviations.
+    /// The strict form: 32 random bits per entry, polynomials as exact as an `f32`, values to 6.5 standard deviations.
     pub fn strict(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
         Ok(Self { source: Source::new(randomness), part: Part::new(Family::GaussianStrict, dim, budget)? })
     }

@@ -2,7 +2,7 @@
 
 use crate::kernel::{Kernel, Keystream, Operation, STRIP, Simd, Stream};
 
-/// A set of rows as one bit a row.
+/// A set of rows as one bit per row.
 #[derive(Default)]
 pub(crate) struct Rows {
     bits: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Times corewire's kernels and the peers that are Rust crates: one JSON object a line, nanoseconds an entry (row times coordinate) or a coordinate.
+//! Times corewire's kernels and the peers that are Rust crates: one JSON object per line, nanoseconds per entry (row times coordinate) or a coordinate.
 //!
 //! Best of several short measurements each, one thread, `f32`. Called by `run.py`, which times the other peers in the same run.
 
@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// A Hadamard sketch beside the transform alone and a copy of the vector, nanoseconds a coordinate.
+/// A Hadamard sketch beside the transform alone and a copy of the vector, nanoseconds per coordinate.
 fn hadamard(randomness: &CommonRandomness, dim: usize, budget: usize) {
     let group = format!("hadamard sketch of {dim} as {budget}");
     let sketch = AnySketch::new(Family::Hadamard, randomness, dim, budget).expect("a valid sketch");

@@ -41,7 +41,7 @@ pub(crate) struct Report {
     /// May be empty.
     #[serde(deserialize_with = "nulls_are_nan")]
     pub eigenvalues: Vec<f64>,
-    /// One entry a method, in the order they were asked for.
+    /// One entry per method, in the order they were asked for.
     pub runs: Vec<RunInfo>,
 }
 

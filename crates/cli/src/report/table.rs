@@ -49,7 +49,7 @@ fn columns(report: &Report) -> Vec<Column> {
     let total = if report.has_target() { "Bytes to target" } else { "Total bytes" };
     let mut columns = vec![
         column("method", "Method", "Sort by name", |_, run| Cell { html: name(run), value: None }),
-        column("total", total, "Up and down together, a machine", total_cell),
+        column("total", total, "All that passed on the wire, both ways, per machine", total_cell),
     ];
     if report.has_target() {
         columns.push(column("ratio", "× best", "Bytes relative to the best method", ratio_cell));
@@ -63,8 +63,10 @@ fn columns(report: &Report) -> Vec<Column> {
             html: count(run.trips),
             value: Some(run.trips as f64),
         }),
-        column("up", "Up", "Payload a machine sent", |_, run| Cell::number(run.up_bytes, bytes)),
-        column("down", "Down", "Payload a machine received", |_, run| Cell::number(run.down_bytes, bytes)),
+        column("up", "Up", "Payload that a machine sent, on average", |_, run| Cell::number(run.up_bytes, bytes)),
+        column("down", "Down", "Payload that a machine received, on average", |_, run| {
+            Cell::number(run.down_bytes, bytes)
+        }),
         column("seconds", "Time here", "Time this run took on this computer", |_, run| {
             Cell::number(run.seconds, seconds)
         }),

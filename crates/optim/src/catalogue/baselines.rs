@@ -106,7 +106,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: false,
         convex_only: false,
         proximal: true,
-        parameters: &[SCALE, WIRE, parameter("batch", "16", "rows of a mini-batch a machine; 0 takes all")],
+        parameters: &[SCALE, WIRE, parameter("batch", "16", "rows of a mini-batch per machine; 0 takes all")],
         build: cgd_or_sgd,
         gossip: None,
     },
@@ -123,7 +123,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("k", "auto", "coordinates of a compressed vector; auto sends all"),
-            parameter("local", "5", "local steps a round"),
+            parameter("local", "5", "local steps per round"),
         ],
         build: |b| {
             let v = &b.values;
@@ -183,7 +183,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "randk", "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
         ],
@@ -211,7 +211,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "randk", "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
         ],
@@ -240,7 +240,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: false,
-        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates a message; auto is d/50, rounded up")],
+        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let dim = b.dim;
             let big = b.constants.smoothness;
@@ -265,7 +265,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: false,
-        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates a message; auto is d/50, rounded up")],
+        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let double = b.double;
             let randomness = b.randomness;
@@ -274,7 +274,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let roots: Vec<f64> = b.diagonal().into_iter().map(f64::sqrt).collect();
             let sum: f64 = roots.iter().sum();
             let probabilities: Vec<f64> = roots.iter().map(|root| (keep * root / sum).min(1.0)).collect();
-            let constants = asega_constants(&b, &probabilities);
+            let constants = asega_constants(b, &probabilities);
             Ok(boxed(Asega::new(start, probabilities, constants, double, randomness)))
         },
         gossip: None,
@@ -390,7 +390,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         parameters: &[
             SCALE,
             WIRE,
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("momentum", "0.9", "weight of the last velocity"),
             parameter("clip", "0", "norm times sqrt(n) at which gradients are clipped; 0 leaves them"),
             parameter("warmup", "0", "rounds in which more than k coordinates travel, falling from a quarter"),
@@ -465,7 +465,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: false,
         convex_only: false,
         proximal: true,
-        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"), BATCH],
+        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"), BATCH],
         build: |b| {
             let dim = b.dim;
             b.plain(Coding::fixed(TopK::new(dim, b.keep("k")?)), b.sparse_down(), 0.0)
@@ -481,7 +481,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: false,
         convex_only: false,
         proximal: true,
-        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"), BATCH],
+        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"), BATCH],
         build: |b| {
             let dim = b.dim;
             let (coding, delta) = law_delta(Coding::fixed(TopK::new(dim, b.keep("k")?)));
@@ -501,7 +501,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         parameters: &[
             SCALE,
             WIRE,
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("indices", "private", "private: each machine draws and sends its own; common: all draw the same"),
             BATCH,
         ],
@@ -587,7 +587,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "topk", "contraction: topk, randk, sign, onebit, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
         ],
         build: ef21_or_three_point,
@@ -646,7 +646,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "randk", "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
             parameter("p", "auto", "probability of communication, or of full gradients"),
@@ -679,7 +679,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "randk", "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
         ],
@@ -708,7 +708,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "randk", "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
         ],
@@ -765,7 +765,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "topk", "contraction: topk, randk, sign, onebit, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
             BATCH,
         ],
@@ -791,7 +791,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             SCALE,
             WIRE,
             parameter("codec", "topk", "contraction: topk, randk, sign, onebit, drive or eden"),
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
             parameter(
                 "zeta",
@@ -835,7 +835,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         parameters: &[
             SCALE,
             WIRE,
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("candidates", "4", "exact values that travel, as a multiple of k"),
             parameter("rows", "5", "rows of the table"),
             parameter(
@@ -868,7 +868,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         parameters: &[
             SCALE,
             WIRE,
-            parameter("k", "auto", "coordinates a message; auto is d/50, rounded up"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
             parameter("rows", "5", "rows of the table"),
             parameter(
                 "columns",
@@ -901,7 +901,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         parameters: &[
             SCALE,
             WIRE,
-            parameter("local", "5", "local steps a round"),
+            parameter("local", "5", "local steps per round"),
             BATCH,
             parameter("k", "auto", "coordinates of a compressed vector; auto sends all"),
             parameter("bits", "0", "bits of a rotated coordinate of the update; 0 sends it as it is"),
@@ -941,7 +941,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: false,
         proximal: false,
-        parameters: &[SCALE, WIRE, parameter("local", "5", "local steps a round"), BATCH],
+        parameters: &[SCALE, WIRE, parameter("local", "5", "local steps per round"), BATCH],
         build: |b| {
             let v = &b.values;
             let most = b.constants.max_smoothness;
@@ -967,7 +967,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: false,
         convex_only: false,
         proximal: false,
-        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates a message; auto is d/50, rounded up")],
+        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let dim = b.dim;
             let n = b.constants.machines as f64;

@@ -188,7 +188,7 @@ impl Averaging {
         numbers::push_floats(block, self.double, &mut message);
         let group = comm.neighbours().ok_or_else(|| {
             RunError::Unsuited(
-                "gossip needs machines that can talk to their neighbours, and these have a hub only".to_owned(),
+                "gossip needs machines that can talk to their neighbours; these have only a hub".to_owned(),
             )
         })?;
         let theirs = group.swap(neighbours, &message)?.messages;

@@ -59,7 +59,7 @@ const FIRST_SCALARS: usize = 8;
 /// How much of the scale is kept from round to round.
 const KEEP: f64 = 0.7;
 
-/// The mean through m common random directions, about a bit a scalar.
+/// The mean through m common random directions, about a bit per scalar.
 pub struct Quantised<T: Real = f64> {
     sketch: AnySketch,
     randomness: CommonRandomness,

@@ -122,7 +122,7 @@ mod short {
 /// What a round did, as far as all machines know it.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Outcome {
-    /// An estimate of the gradient's norm where it was queried, if the method has one for nothing.
+    /// An estimate of the gradient's norm where it was queried, if the method has one for free.
     pub gradient_norm: Option<f64>,
     /// The step that was taken.
     pub step: Option<f64>,

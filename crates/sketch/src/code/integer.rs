@@ -412,8 +412,8 @@ mod tests {
                 coder.encode(&integers, &dithers, &mut bytes);
             }
             let bits = bytes.len() as f64 * 8.0 / 60_000.0;
-            assert!(bits < entropy * 1.05, "{bits} bits a scalar for a spread of {spread}");
-            assert!(bits > entropy * 0.97, "{bits} bits a scalar for a spread of {spread} is too good to be true");
+            assert!(bits < entropy * 1.05, "{bits} bits per scalar for a spread of {spread}");
+            assert!(bits > entropy * 0.97, "{bits} bits per scalar for a spread of {spread} is too good to be true");
         }
     }
 

@@ -68,7 +68,7 @@ pub struct Sega {
 }
 
 impl Sega {
-    /// `count` coordinates a round, of 64 bits if `double`.
+    /// `count` coordinates per round, of 64 bits if `double`.
     pub fn new(start: Vec<f64>, count: usize, step: f64, double: bool, randomness: &CommonRandomness) -> Self {
         let h = vec![0.0; start.len()];
         let learned = Learned { h, probabilities: Vec::new(), count, double, randomness: randomness.clone() };

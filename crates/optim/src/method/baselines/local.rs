@@ -1,4 +1,4 @@
-//! Methods with several local steps a round: FedLin, FedAvg, SCAFFOLD and distributed SVRG.
+//! Methods with several local steps per round: FedLin, FedAvg, SCAFFOLD and distributed SVRG.
 
 use corewire_comm::{CommError, Reduction, numbers};
 use corewire_sketch::{CommonRandomness, Purpose, Words};
@@ -283,7 +283,7 @@ impl Method for Dsvrg {
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut pass_on))?;
         if !numbers::read_floats(&reply.message, double, &mut self.x) {
-            return Err(CommError::refused(turn, "what it passed on is no iterate").into());
+            return Err(CommError::refused(turn, "what it passed on is not an iterate").into());
         }
         Ok(Outcome { gradient_norm: Some(estimate.energy.sqrt()), step: Some(self.step), rejected: false, gap: None })
     }

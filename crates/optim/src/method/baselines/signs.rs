@@ -1,4 +1,4 @@
-//! One bit a coordinate both ways: signSGD with majority vote, and 1-bit Adam.
+//! One bit per coordinate both ways: signSGD with majority vote, and 1-bit Adam.
 
 use corewire_comm::{CommError, Reduction};
 use corewire_compress::{Address, Codec, Magnitude, Sign};
