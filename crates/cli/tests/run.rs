@@ -218,6 +218,36 @@ fn a_curvature_whose_trace_is_below_zero_ends_in_numbers_and_not_in_a_panic() {
     }
 }
 
+/// Every job of the experiments is read, and starts where its data is.
+#[test]
+fn the_jobs_of_the_experiments_start() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut jobs = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        jobs += 1;
+        // Without its data a job that is read ends with the name of what is missing, and not with a key.
+        let found = complaint(&["run", text(&path), "--set", "problem.data=nowhere.csv"]);
+        assert!(found.contains("there is no data set `nowhere.csv`"), "{}: {found}", path.display());
+        let Some(data) = std::env::var_os("COREWIRE_DATA") else {
+            println!("skipped: COREWIRE_DATA names no folder with the data of {}", path.display());
+            continue;
+        };
+        let job = std::fs::read_to_string(&path).unwrap();
+        let name =
+            job.lines().find_map(|line| line.strip_prefix("data = \"data/")).unwrap().trim_end_matches('"').to_owned();
+        let data = format!("problem.data={}", std::path::PathBuf::from(data).join(name).display());
+        let keys = [&data, "problem.rows=500", "method.name=core-agd", "stop.rounds=2", "stop.target=0"];
+        let report = object(&[&["run", text(&path)], &settings(&keys)[..]].concat());
+        assert_eq!((&report["rounds"], &report["machines"]), (&2.into(), &50.into()));
+        assert!([784, 54].contains(&report["dim"].as_u64().unwrap()), "no intercept: {report}");
+    }
+    assert!(jobs >= 3);
+}
+
 #[test]
 fn rows_that_are_not_numbers_are_refused_with_their_line() {
     let folder = tempfile::tempdir().unwrap();
