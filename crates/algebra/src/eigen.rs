@@ -1,6 +1,6 @@
-//! Eigenvalues and eigenvectors of symmetric matrices: Householder's reduction to tridiagonal form and the implicit QL method for dense ones
-//! (Wilkinson and Reinsch 1971), Lanczos' recursion for those that are only known by their products. Plain arithmetic and square roots in a fixed
-//! order, so that every machine finds the same bits.
+//! Eigenvalues and eigenvectors of symmetric matrices: Householder's reduction to tridiagonal form and the implicit QL method for dense
+//! ones (Wilkinson and Reinsch 1971), Lanczos' recursion for those that are only known by their products. Plain arithmetic and square roots
+//! in a fixed order, so that every machine finds the same bits.
 
 use crate::vector::{add_scaled, dot, norm_squared};
 
@@ -256,7 +256,8 @@ pub fn lanczos(start: &[f64], steps: usize, mut multiply: impl FnMut(&[f64], &mu
     krylov
 }
 
-/// The largest magnitude of an eigenvalue of a symmetric matrix that `multiply` applies, by a power iteration; a few per cent too small at most.
+/// The largest magnitude of an eigenvalue of a symmetric matrix that `multiply` applies, by a power iteration; a few per cent too small at
+/// most.
 pub fn largest(dim: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) -> f64 {
     // Any start will do that no eigenvector is orthogonal to by accident: irregular signs and lengths.
     let mut direction: Vec<f64> = (0..dim).map(|i| ((i * i % 7) as f64 - 3.25) / (1.0 + (i % 5) as f64)).collect();

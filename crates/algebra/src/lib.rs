@@ -1,5 +1,5 @@
-//! The little linear algebra that the project needs, in orders of summation that never change: the same bits on every machine. It knows neither
-//! machines nor problems.
+//! The little linear algebra that the project needs, in orders of summation that never change: the same bits on every machine. It knows
+//! neither machines nor problems.
 //!
 //! # Layout
 //! - [`vector`]: inner products and their kin.

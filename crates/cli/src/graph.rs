@@ -100,7 +100,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     );
     println!("to {:.0e}: {chebyshev} iterations of Chebyshev gossip, {plain} of plain gossip", spec.tolerance);
     println!(
-        "a mean of {} floats costs the whole graph {} by Chebyshev gossip and {} by a spanning tree ({tree_messages} messages, {} hops up and down), {:.0} times less",
+        "a mean of {} floats costs the whole graph {} by Chebyshev gossip and {} by a spanning tree \
+         ({tree_messages} messages, {} hops up and down), {:.0} times less",
         arguments.budget,
         units::bytes(gossip_bytes),
         units::bytes(tree_bytes),

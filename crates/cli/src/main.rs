@@ -42,7 +42,8 @@ struct Arguments {
 enum Command {
     /// Train a model on n machines with one method.
     #[command(
-        after_help = "Examples:\n  corewire run                                  # bundled data, 50 machines, logistic regression\n  corewire run job.toml --out runs/first        # with a journal that can be resumed and replayed\n  corewire run --set method.name=core-agd --set method.wire=f32\n  corewire run --resume runs/first"
+        after_help = "Examples:\n  corewire run                                  # bundled data, 50 machines, logistic regression\n\
+                      \x20 corewire run job.toml --out runs/first        # with a journal that can be resumed and replayed\n  corewire run --set method.name=core-agd --set method.wire=f32\n  corewire run --resume runs/first"
     )]
     Run(run::Arguments),
     /// Rebuild the model of a run from its journal, without data.

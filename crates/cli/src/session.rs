@@ -1,4 +1,5 @@
-//! A job with everything that running it needs: seed, problem, method, rules; and the way from a job to its end on the machines of a process.
+//! A job with everything that running it needs: seed, problem, method, rules; and the way from a job to its end on the machines of a
+//! process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -489,8 +490,8 @@ pub struct Done<O> {
     pub observer: O,
 }
 
-/// Runs a job on the machines of this process. `observe` makes machine 0's observer once everything is settled; where machine 0 is in another process
-/// nothing comes back but the end.
+/// Runs a job on the machines of this process. `observe` makes machine 0's observer once everything is settled; where machine 0 is in
+/// another process nothing comes back but the end.
 pub fn execute<O: Observer + Send>(
     session: &Session,
     transport: impl Transport + 'static,

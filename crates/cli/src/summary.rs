@@ -223,7 +223,8 @@ pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option
     out::line(if report.family.is_none() {
         "messages are not protected: anyone who sees them sees the gradients"
     } else if job.method.seed_file.is_none() {
-        "the seed is a public number: anyone who sees the messages can rebuild the gradient's estimate; `corewire seed FILE` makes a secret one"
+        "the seed is a public number: anyone who sees the messages can rebuild the gradient's estimate; \
+         `corewire seed FILE` makes a secret one"
     } else {
         "anyone who sees the messages without the seed learns sizes, not directions; see `corewire privacy`"
     })?;

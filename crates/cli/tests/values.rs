@@ -5,8 +5,9 @@ mod tool;
 use corewire_journal as journal;
 use tool::*;
 
-/// Bytes per machine (up, down, set-up, control, frames, all), and a digest of the integers that came down, in eight rounds of core-agd on the digits. The first reply is left out: it has
-/// the floats of the first scale, whose last bits may differ between CPUs. No integer is so near a tie that those bits reach it.
+/// Bytes per machine (up, down, set-up, control, frames, all), and a digest of the integers that came down, in eight rounds of core-agd on
+/// the digits. The first reply is left out: it has the floats of the first scale, whose last bits may differ between CPUs. No integer is so
+/// near a tie that those bits reach it.
 fn replies(wire: &str) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");

@@ -67,8 +67,8 @@ impl Communicator {
         self.deadline = deadline;
     }
 
-    /// Everybody's words, on every process, in their order: through process 0, which so knows who has not come. Every other call follows one of
-    /// these, so this is where a process waits for another that is slow, stopped or gone.
+    /// Everybody's words, on every process, in their order: through process 0, which so knows who has not come. Every other call follows
+    /// one of these, so this is where a process waits for another that is slow, stopped or gone.
     pub(crate) fn all_gather<const W: usize>(&mut self, words: [u64; W]) -> Result<Vec<[u64; W]>, CommError> {
         let mut all = vec![[0u64; W]; self.processes];
         all[self.process] = words;
@@ -111,7 +111,8 @@ impl Communicator {
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         let (count, from) = (words.len() as c_int, from as c_int);
-        // SAFETY: at most `count` words are written to a slice that outlives the request, which `all_gather` completes, or the process ends.
+        // SAFETY: at most `count` words are written to a slice that outlives the request, which `all_gather` completes, or the process
+        // ends.
         let code = unsafe {
             ffi::MPI_Irecv(words.as_mut_ptr().cast(), count, ffi::RSMPI_UINT64_T, from, WORDS, self.raw, &mut request)
         };

@@ -13,8 +13,8 @@ use crate::call::{self, Communicator};
 use crate::processes::Processes;
 use crate::share::share;
 
-/// This process as a member of an MPI job. The main thread holds it from start to end, and ends it by [`Mpi::finish`] or [`Mpi::fail`]: dropped otherwise
-/// (an error on the way, a forgotten case) it aborts the job, for the other processes would wait for ever.
+/// This process as a member of an MPI job. The main thread holds it from start to end, and ends it by [`Mpi::finish`] or [`Mpi::fail`]:
+/// dropped otherwise (an error on the way, a forgotten case) it aborts the job, for the other processes would wait for ever.
 pub struct Mpi {
     world: Communicator,
     job: Arc<Job>,
@@ -31,7 +31,8 @@ pub(crate) struct Job {
 }
 
 impl Mpi {
-    /// Initialises MPI, once in the life of a process, on its main thread. From here on a panic on any thread aborts the job, after its message.
+    /// Initialises MPI, once in the life of a process, on its main thread. From here on a panic on any thread aborts the job, after its
+    /// message.
     pub fn initialise() -> Result<Self, CommError> {
         let refused = |what: String| CommError::Engine { process: 0, what };
         // Multiple, if it can be had: then a panicking thread may abort while another one waits in a call.
@@ -63,8 +64,8 @@ impl Mpi {
         self.world.processes()
     }
 
-    /// The transport of a group of `machines` machines, divided by [`share`](crate::share::share). Called by all processes alike; each call gives a
-    /// group of its own, and the one before must have ended.
+    /// The transport of a group of `machines` machines, divided by [`share`](crate::share::share). Called by all processes alike; each call
+    /// gives a group of its own, and the one before must have ended.
     pub fn transport(&mut self, machines: usize) -> Result<Processes, CommError> {
         let theirs = self.world.all_gather([machines as u64])?;
         if let Some(process) = theirs.iter().position(|their| *their != theirs[0]) {
@@ -80,8 +81,8 @@ impl Mpi {
         self.job.finished.store(true, Ordering::Relaxed);
     }
 
-    /// The end of a run that failed because of `cause`. Where that is what every process got, process 0 says why and all of them end with this
-    /// code, of their own accord; otherwise it aborts.
+    /// The end of a run that failed because of `cause`. Where that is what every process got, process 0 says why and all of them end with
+    /// this code, of their own accord; otherwise it aborts.
     pub fn fail(self, code: i32, why: &str, cause: Option<&CommError>) -> ! {
         let common = self.job.common.lock().unwrap_or_else(PoisonError::into_inner).take();
         if common.is_none() || common.as_ref() != cause {

@@ -1,5 +1,5 @@
-//! The one primitive: every machine hands in a message, and what is to be done with all of them is a value that an engine can see. How bytes
-//! travel belongs to the engines.
+//! The one primitive: every machine hands in a message, and what is to be done with all of them is a value that an engine can see. How
+//! bytes travel belongs to the engines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -253,7 +253,8 @@ impl Reply {
 
 /// One machine's view of its group.
 ///
-/// Law: every machine makes the same calls in the same order with the same kind of reduction, and each call leaves the same bits with all of them.
+/// Law: every machine makes the same calls in the same order with the same kind of reduction, and each call leaves the same bits with all
+/// of them.
 pub trait Collective {
     /// This machine's number, from 0.
     fn rank(&self) -> usize;
@@ -261,12 +262,12 @@ pub trait Collective {
     /// How many machines there are.
     fn size(&self) -> usize;
 
-    /// Hands in `message`; what `how` makes of all messages comes back to every machine. The words of `control`, of which every machine brings as
-    /// many, ride along and come back as their sums, which wrap; words that are zero cost nothing on most engines.
+    /// Hands in `message`; what `how` makes of all messages comes back to every machine. The words of `control`, of which every machine
+    /// brings as many, ride along and come back as their sums, which wrap; words that are zero cost nothing on most engines.
     fn reduce(&mut self, message: &[u8], control: &mut [i32], how: Reduction<'_>) -> Result<Reply, CommError>;
 
-    /// Like a hub's exchange, but beside the protocol: within the one process that holds all machines, and never billed. `None` where there are
-    /// several processes, so that it would have to travel.
+    /// Like a hub's exchange, but beside the protocol: within the one process that holds all machines, and never billed. `None` where there
+    /// are several processes, so that it would have to travel.
     fn beside(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Option<Result<Arc<[u8]>, CommError>> {
         let _ = (message, combine);
         None

@@ -1,5 +1,5 @@
-//! The envelope of a message: its length, whether control words ride in front of it, and a checksum where the way has none of its own. The number
-//! of the exchange is known at both ends and does not travel; the checksum covers it.
+//! The envelope of a message: its length, whether control words ride in front of it, and a checksum where the way has none of its own. The
+//! number of the exchange is known at both ends and does not travel; the checksum covers it.
 
 use crate::numbers::{push_count, take_bytes, take_count, unzigzag, zigzag};
 

@@ -1,6 +1,6 @@
-//! Machines of one process, and the exchanges between them. Every machine is a coroutine with a stack of its own, and as many threads as there are
-//! cores take turns in running them: a machine that waits costs nothing, and a thousand machines need no thousand threads. Between processes a
-//! [`Transport`] carries what the machines hand in; a process alone has none to carry.
+//! Machines of one process, and the exchanges between them. Every machine is a coroutine with a stack of its own, and as many threads as
+//! there are cores take turns in running them: a machine that waits costs nothing, and a thousand machines need no thousand threads.
+//! Between processes a [`Transport`] carries what the machines hand in; a process alone has none to carry.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -244,8 +244,8 @@ pub fn run<R: Send, E: Send>(
     Group::new(Solo::new(count)).run(body)
 }
 
-/// Starts the machines from `local` on, a place in `results` each, and runs them to their end. `turn` lets all machines that were started before
-/// go on until they wait, and says whether one of them is still there. A coroutine lives in a scope, hence the recursion.
+/// Starts the machines from `local` on, a place in `results` each, and runs them to their end. `turn` lets all machines that were started
+/// before go on until they wait, and says whether one of them is still there. A coroutine lives in a scope, hence the recursion.
 fn start_machines<R, E>(
     group: &Group,
     body: &impl Fn(&mut Machine<'_>) -> Result<R, E>,

@@ -6,10 +6,11 @@ use crate::numbers::{push_count, take_bytes, take_count};
 /// How many differences an error lists; a run of a thousand machines with a wrong job file needs no thousand lines.
 const LISTED: usize = 20;
 
-/// Compares every machine's fields (name, value) with those of machine 0. Where one differs, is missing or too many, every machine gets the same
-/// [`CommError::Refused`], which lists machine, field, its value and machine 0's.
+/// Compares every machine's fields (name, value) with those of machine 0. Where one differs, is missing or too many, every machine gets the
+/// same [`CommError::Refused`], which lists machine, field, its value and machine 0's.
 ///
-/// Eight bytes travel where all is well: the sum of all machines' digests is as many times everybody's own. The fields follow only where it is not.
+/// Eight bytes travel where all is well: the sum of all machines' digests is as many times everybody's own. The fields follow only where it
+/// is not.
 ///
 /// Values travel and are shown in clear: of a secret, hand in a commitment.
 ///

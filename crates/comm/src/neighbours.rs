@@ -19,7 +19,8 @@ pub struct Swapped {
 /// One machine's view of its neighbours. The group's hub stays within reach, for the start, for evaluation and for checks.
 ///
 /// Law: every machine of the group makes the same calls in the same order, each with its own neighbours (none, for some, is fine).
-/// A relation that is not symmetric breaks the group: the machines of the processes that see it fail at once, all others at their next call.
+/// A relation that is not symmetric breaks the group: the machines of the processes that see it fail at once, all others at their next
+/// call.
 pub trait Neighbours: Collective {
     /// Sends `messages[i]` to `neighbours[i]` and returns theirs, in the same order.
     ///
@@ -69,7 +70,8 @@ fn check(machine: &Machine<'_>, neighbours: &[usize]) {
 /// Sealed messages, each with the rank at the other end, in ascending order.
 pub(crate) type Parcels = Vec<(usize, Arc<[u8]>)>;
 
-/// Takes the parcels of all machines of this process to their receivers, and returns what each of them got, opened, in the order of senders.
+/// Takes the parcels of all machines of this process to their receivers, and returns what each of them got, opened, in the order of
+/// senders.
 pub(crate) fn carry(
     transport: &mut dyn Transport,
     exchange: u64,

@@ -1,5 +1,5 @@
-//! A hub without a centre: exchanges over a spanning tree of neighbours, with the words of an exchange through the hub. Which graph the tree
-//! spans belongs to others.
+//! A hub without a centre: exchanges over a spanning tree of neighbours, with the words of an exchange through the hub. Which graph the
+//! tree spans belongs to others.
 
 use std::sync::Arc;
 

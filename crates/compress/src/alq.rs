@@ -13,8 +13,8 @@ use crate::codec::{
 ///   unbiased. Levels are 0 = l_0 < l_1 < .. < l_s = 1, s = 2^(bits - 1) - 1. After each message (or every `period`-th) they are fitted
 ///   for the next: coordinate descent on the variance, F(l_j) = F(l_{j+1}) - the integral of (r - l_{j-1})/(l_{j+1} - l_{j-1}) dF
 ///   over [l_{j-1}, l_{j+1}], F being the distribution of the r_i, weighted by the squares of their buckets' norms.
-/// - Law: unbiased. For levels whose neighbours have ratios at most q, omega = (q - 1)^2/(4 q) + min(l_1 sqrt(B), l_1^2 B/4) for buckets of B:
-///   the first term bounds the coordinates above l_1, the second those below. It changes with the levels.
+/// - Law: unbiased. For levels whose neighbours have ratios at most q, omega = (q - 1)^2/(4 q) + min(l_1 sqrt(B), l_1^2 B/4) for buckets
+///   of B: the first term bounds the coordinates above l_1, the second those below. It changes with the levels.
 /// - Bytes: 4 for each level but 0 and 1, 4 a bucket, and `bits` bits per coordinate. The levels travel, so a message explains itself.
 /// - Differs from the paper: F is the distribution of a sample of the coordinates themselves instead of a truncated normal fitted to
 ///   their mean and variance, and each machine has its own levels instead of common ones; levels start at powers of 1/2.

@@ -1,5 +1,5 @@
-//! From rows as they are in a file to rows as a model wants them: labels, scaled features, an intercept. What all machines must share is a value
-//! that is agreed on first; nothing here is guessed from a part of the rows.
+//! From rows as they are in a file to rows as a model wants them: labels, scaled features, an intercept. What all machines must share is a
+//! value that is agreed on first; nothing here is guessed from a part of the rows.
 
 use crate::{DataError, DataSet, Matrix, Rows};
 

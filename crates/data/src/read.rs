@@ -102,8 +102,8 @@ pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
     }
 }
 
-/// Reads one machine's own file: it may be empty, and the second word says whether its format tells how many columns there are. Where it does not, as
-/// in LIBSVM, trailing columns of zeros may be missing, and an empty file counts as one column.
+/// Reads one machine's own file: it may be empty, and the second word says whether its format tells how many columns there are. Where it
+/// does not, as in LIBSVM, trailing columns of zeros may be missing, and an empty file counts as one column.
 pub fn load_shard(path: &Path, options: &ReadOptions) -> Result<(DataSet, bool), DataError> {
     let bytes = read_file(path, options)?;
     match options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)? {

@@ -21,7 +21,8 @@ pub enum GraphError {
     Disconnected(usize),
     /// A regular graph that cannot exist or is not connected.
     #[error(
-        "no connected graph of {machines} machines has degree {degree} everywhere: the degree must be below the number of machines, at least 2 (1 for two machines), and degree times machines even"
+        "no connected graph of {machines} machines has degree {degree} everywhere: the degree must be below the number of machines, \
+         at least 2 (1 for two machines), and degree times machines even"
     )]
     Degree {
         /// How many machines were asked for.
@@ -181,7 +182,8 @@ impl Graph {
         Err(GraphError::Chance { attempts: ATTEMPTS, needed: (machines as f64).ln() / machines as f64 })
     }
 
-    /// The graph of this name: ring, path, grid, torus, star, complete, hypercube, regular or erdos-renyi. Grids are as square as they can be.
+    /// The graph of this name: ring, path, grid, torus, star, complete, hypercube, regular or erdos-renyi. Grids are as square as they can
+    /// be.
     pub fn named(
         name: &str,
         machines: usize,

@@ -5,8 +5,8 @@
 //!
 //! # The file
 //! A magic line; then records. A record is its length (u32) and a checksum of the length (crc32c), its body, and eight bytes of the chain:
-//! blake3 of the chain before it and the body. The first record's body is the header, any text; the others are a round's number (u64), the number of replies
-//! (u32) and each reply as length (u32) and bytes. Numbers are little-endian. Round 2^64 - 1 stands for the preparation.
+//! blake3 of the chain before it and the body. The first record's body is the header, any text; the others are a round's number (u64), the
+//! number of replies (u32) and each reply as length (u32) and bytes. Numbers are little-endian. Round 2^64 - 1 stands for the preparation.
 //!
 //! A record that the end of the file cuts short was being written when the machine stopped: it is cut off. Anything else that does not fit
 //! is damage, and is refused and named.

@@ -22,8 +22,8 @@ pub enum RunError {
     },
     /// Gossip ended too far from agreement.
     #[error(
-        "machine {rank} and its neighbours differ by {achieved:.0e} of their numbers after {iterations} iterations of gossip in round {round}, \
-         far from the tolerance {tolerance:.0e}: {advice}"
+        "machine {rank} and its neighbours differ by {achieved:.0e} of their numbers after {iterations} iterations of gossip \
+         in round {round}, far from the tolerance {tolerance:.0e}: {advice}"
     )]
     Disagree {
         /// Who saw it.

@@ -8,7 +8,8 @@
 //! - [`catalogue`]: every method by name: parameters, reference, and the way from them to a method.
 //! - [`run`]: the one round loop: round -> what is known of it -> decision. [`score`]: held-out rows.
 //! - [`replay`]: a run again, from the replies in its journal alone.
-//! - [`problem`]: rows or a synthetic quadratic, shared out over machines. [`sites`]: what machines agree on whose rows stay where they are.
+//! - [`problem`]: rows or a synthetic quadratic, shared out over machines. [`sites`]: what machines agree on whose rows stay where they
+//!   are.
 //! - [`probe`]: curvature from what the machines tell. [`spectrum`]: eigenvalues, all of them or by quadrature.
 //! - [`tuning`]: budgets, steps and momentum from a spectrum, known or guessed.
 //! - [`predict`]: what a trained model says of rows.

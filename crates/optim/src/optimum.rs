@@ -119,7 +119,8 @@ pub fn is_plausible(objective: &mut dyn Objective, start: &[f64], value: f64) ->
     value.is_finite() && value <= initial && value >= initial - most * (1.0 + 1e-9) - 1e-12 * initial.abs()
 }
 
-/// Rounds of gradient descent with step 1/L, or of Nesterov's method, to a relative suboptimality; `None` after `most`, or where there is an l1 term.
+/// Rounds of gradient descent with step 1/L, or of Nesterov's method, to a relative suboptimality; `None` after `most`, or where there is
+/// an l1 term.
 pub fn rounds_of_descent(
     objective: &mut dyn Objective,
     start: &[f64],

@@ -1,5 +1,5 @@
-//! Curvature from what the machines tell: every machine's trace, its own L_i and a small Gram matrix of common directions, and what machine 0 makes of
-//! all of them. It needs no machine that has all rows.
+//! Curvature from what the machines tell: every machine's trace, its own L_i and a small Gram matrix of common directions, and what machine
+//! 0 makes of all of them. It needs no machine that has all rows.
 
 use corewire_algebra::eigen;
 use corewire_comm::CommError;
@@ -34,7 +34,8 @@ impl Probe {
         Self { directions, dim }
     }
 
-    /// This machine's message: its trace where it knows it (else a zero that nobody reads), and the lower triangle of Xi A_i Xi', as short floats.
+    /// This machine's message: its trace where it knows it (else a zero that nobody reads), and the lower triangle of Xi A_i Xi', as short
+    /// floats.
     pub fn message(&self, context: &mut Context<'_>, x: &[f64]) -> Result<Vec<u8>, RunError> {
         let count = self.directions.len();
         let known_trace = context.objective.bound_trace();

@@ -1,8 +1,8 @@
 //! The one round loop. Every engine runs it, on every machine: the method's round, then what is known of it, then the decision to go on.
 //!
-//! A round is the method's own exchanges and nothing more. What the loop has to say rides on the first of them as control words: machine 0's wish
-//! to end after this round or to take a snapshot, and now and then every machine's digest of the common state. Where one process holds all machines
-//! they are looked at beside the protocol, which costs no byte.
+//! A round is the method's own exchanges and nothing more. What the loop has to say rides on the first of them as control words: machine
+//! 0's wish to end after this round or to take a snapshot, and now and then every machine's digest of the common state. Where one process
+//! holds all machines they are looked at beside the protocol, which costs no byte.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ pub struct Rules {
     pub bytes: Option<u64>,
     /// Digests are compared every so many rounds.
     pub digest_every: u64,
-    /// f is evaluated over all machines every so many rounds. `None`: every round where that costs nothing, never where it would have to travel.
+    /// f is evaluated over all machines every so many rounds. `None`: every round where that costs nothing, never where it would have to
+    /// travel.
     pub evaluate_every: Option<u64>,
     /// Whether machine 0 keeps snapshots; the same on every machine.
     pub snapshots: bool,
@@ -346,8 +347,8 @@ impl<'a> RunPart<'a> {
 
 /// Runs a prepared or fresh method on one machine until a rule holds.
 ///
-/// With `begin.round == 0` the method is prepared first; after a resume it must have been prepared and restored. What the meter has counted before
-/// is set-up.
+/// With `begin.round == 0` the method is prepared first; after a resume it must have been prepared and restored. What the meter has counted
+/// before is set-up.
 pub fn run<C: Collective>(
     comm: &mut Metered<C>,
     part: &mut RunPart<'_>,
@@ -520,8 +521,8 @@ impl Watch<'_> {
         Record { round, value: self.value, relative, score: self.score, outcome, traffic, seconds }
     }
 
-    /// f and the held-out score over all machines: beside the protocol where it is possible, by messages where they were asked for, by machine
-    /// 0's observer where it has all rows.
+    /// f and the held-out score over all machines: beside the protocol where it is possible, by messages where they were asked for, by
+    /// machine 0's observer where it has all rows.
     #[expect(clippy::type_complexity, reason = "two things that may each be unknown")]
     fn evaluate<C: Collective>(
         &mut self,

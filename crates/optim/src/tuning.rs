@@ -246,7 +246,8 @@ mod tests {
     #[test]
     fn too_large_a_step_is_seen_to_diverge() {
         let spectrum = Spectrum::from_eigenvalues(&[1.0; 50]);
-        // h < 2m/(tr + (m + 1)L) = 8/55 is the limit of plain descent with 1.5 % to spare on either side (no 1/m self-term here: 2m/(tr + mL)).
+        // h < 2m/(tr + (m + 1)L) = 8/55 is the limit of plain descent with 1.5 % to spare on either side (no 1/m self-term here: 2m/(tr +
+        // mL)).
         assert!(decay(&spectrum, 0.14, 1.0, 4.0) < 1.0);
         assert_eq!(decay(&spectrum, 0.15, 1.0, 4.0), 1.0);
     }

@@ -71,7 +71,8 @@ fn mean_vector(dim: usize, machines: usize) -> Vec<f64> {
     mean
 }
 
-/// What the machines' estimator gives in rounds `0..rounds` for vectors that `local(round, rank)` makes: per round the estimate and its energy.
+/// What the machines' estimator gives in rounds `0..rounds` for vectors that `local(round, rank)` makes: per round the estimate and its
+/// energy.
 fn estimates(
     machines: usize,
     rounds: u64,
@@ -419,7 +420,8 @@ fn a_message_of_another_length_is_refused_with_its_machine() {
                 estimate(&mut estimator, round, &local, &mut [], machine, &mut Vec::new(), &mut mean).map(drop)
             })
         });
-        // Codes without a length of their own may take the fifth scalar for padding; what must not happen is that nobody notices within a few rounds.
+        // Codes without a length of their own may take the fifth scalar for padding; what must not happen is that nobody notices within a
+        // few rounds.
         let refused = results.iter().filter(|result| result.is_err()).count();
         assert!(refused == 3, "{way:?}: {refused} of 3 machines were told");
     }

@@ -222,7 +222,8 @@ fn blocks_need_their_own_step() {
         block: std::num::NonZeroUsize::new(32),
         ..plan(Family::Gaussian, Some(8), F32, 5)
     };
-    // One scalar per block: with the dense rule's h = 8/(tr + 9 L) = 0.19 the factor is 1 - 2h + 34 h^2 = 1.9, with the block's 1/34 it is 0.97.
+    // One scalar per block: with the dense rule's h = 8/(tr + 9 L) = 0.19 the factor is 1 - 2h + 34 h^2 = 1.9, with the block's 1/34 it is
+    // 0.97.
     let dense = 8.0 / (trace + 9.0);
     let rules = Rules { rounds: 400, digest_every: 100, ..Rules::default() };
     let run = |step| {
@@ -375,8 +376,8 @@ fn proximal_core_gd_reaches_the_l1_optimum_up_to_the_noise_that_its_gradient_lea
     };
     // All 64 rows of the Hadamard matrix rebuild the gradient exactly.
     assert!(left(64, StepRule::Fixed(1.0 / smoothness), 3000) < 1e-6);
-    // With fewer the noise follows the gradient of the smooth part, which is not 0 at an l1 optimum: l1 on every coordinate that is not zero.
-    // It leaves a floor in proportion to the step.
+    // With fewer the noise follows the gradient of the smooth part, which is not 0 at an l1 optimum: l1 on every coordinate that is not
+    // zero. It leaves a floor in proportion to the step.
     let (short, safe) = (left(16, StepRule::Fixed(0.25), 12_000), left(16, StepRule::Safe, 6000));
     assert!(safe < 1e-3 && short < 0.5 * safe, "{short} {safe}");
 }

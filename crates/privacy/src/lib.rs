@@ -688,7 +688,8 @@ mod tests {
 
     #[test]
     fn many_scalars_agree_with_the_central_limit() {
-        // L is nearly normal with mean ν and variance 2ν for M large and Δ small, so the scalars are μ-Gaussian-private with μ = Δ sqrt(2 M).
+        // L is nearly normal with mean ν and variance 2ν for M large and Δ small, so the scalars are μ-Gaussian-private with μ = Δ sqrt(2
+        // M).
         let (adjacency, scalars) = (1e-4, 10_000_000);
         let accountant = Accountant::new(adjacency, 1e-6).unwrap();
         let mu = adjacency * (2.0 * scalars as f64).sqrt();

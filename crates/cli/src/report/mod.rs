@@ -2,8 +2,8 @@
 //! Measures nothing and runs nothing; what it shows is what the runs recorded.
 //!
 //! # Layout
-//! `answer` says in one sentence what the numbers say, `table` lays out the runs, `units` writes numbers for people, `page.html`, `page.css`
-//! and `page.js` are the page. The table and all words are in the HTML; only the plots are drawn by the script.
+//! `answer` says in one sentence what the numbers say, `table` lays out the runs, `units` writes numbers for people, `page.html`,
+//! `page.css` and `page.js` are the page. The table and all words are in the HTML; only the plots are drawn by the script.
 
 mod conclusion;
 #[cfg(test)]
@@ -37,8 +37,8 @@ pub(crate) struct Report {
     pub target: f64,
     /// The modelled link, where there is one.
     pub link: Option<LinkInfo>,
-    /// The leading eigenvalues, largest first; that at index i is plotted at rank i + 1, so cut the tail rather than leave out some between.
-    /// May be empty.
+    /// The leading eigenvalues, largest first; that at index i is plotted at rank i + 1, so cut the tail rather than leave out some
+    /// between. May be empty.
     #[serde(deserialize_with = "nulls_are_nan")]
     pub eigenvalues: Vec<f64>,
     /// One entry per method, in the order they were asked for.
@@ -246,7 +246,8 @@ fn prose(text: &str) -> String {
     out
 }
 
-/// What the script draws. In JSON `<`, `>` and `&` stand only inside strings, where the escapes mean the same: nothing can close the script element.
+/// What the script draws. In JSON `<`, `>` and `&` stand only inside strings, where the escapes mean the same: nothing can close the script
+/// element.
 fn data(report: &Report) -> String {
     let runs: Vec<_> = report
         .runs

@@ -1180,8 +1180,8 @@ fn ef21_or_three_point(b: &Builder<'_>) -> Built {
 ///
 /// The step of y moves f by about -a sum g_j^2/p_j and ghat has the energy sum g_j^2/p_j, so E||ghat||^2 <= (2/a)(f(x) - E f(y)): linear
 /// coupling then wants b = a/t and t = sqrt(a mu). For coordinates drawn independently the moved f is bounded by
-/// v_j = A_jj (1 + p_j (c - 1)), c being the coupling, hence a <= p_j^2/v_j. The noise of h costs a constant that the paper has too; a quarter
-/// is measured to be enough.
+/// v_j = A_jj (1 + p_j (c - 1)), c being the coupling, hence a <= p_j^2/v_j. The noise of h costs a constant that the paper has too; a
+/// quarter is measured to be enough.
 fn asega_constants(b: &Builder<'_>, probabilities: &[f64]) -> AsegaConstants {
     let mu = b.constants.mu();
     let likeliest = probabilities.iter().copied().fold(0.0, f64::max);

@@ -1,5 +1,5 @@
-//! Every method by name: what it is, where it comes from, what can be set, and the way from there to a method. `corewire methods` and the page of
-//! methods are made from it.
+//! Every method by name: what it is, where it comes from, what can be set, and the way from there to a method. `corewire methods` and the
+//! page of methods are made from it.
 //!
 //! # Layout
 //! - `baselines`: the methods of the literature, one row each.

@@ -29,7 +29,8 @@ pub struct Averaging {
 }
 
 impl Averaging {
-    /// Averages to `tolerance`, in as many iterations as that takes or in the given number. Numbers travel as 64 bits, or 32 unless `double`.
+    /// Averages to `tolerance`, in as many iterations as that takes or in the given number. Numbers travel as 64 bits, or 32 unless
+    /// `double`.
     pub fn new(
         graph: Graph,
         scheme: Scheme,

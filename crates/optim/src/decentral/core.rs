@@ -7,8 +7,8 @@ use crate::state::{Scope, Stateful, Visitor};
 
 /// x+ = y - h g~(y), y = x + (1 - b)(x - x_prev), on every machine with its own x and g~; b = 1 is CORE-GD.
 ///
-/// Corrected, x, x_prev and y all move by the pull at y: differences between machines that lie in all three alike, and would stay for ever, shrink
-/// a round by a share of m/(m+d+1); those between x and x_prev die by the momentum's factor 1 - b as they always do.
+/// Corrected, x, x_prev and y all move by the pull at y: differences between machines that lie in all three alike, and would stay for ever,
+/// shrink a round by a share of m/(m+d+1); those between x and x_prev die by the momentum's factor 1 - b as they always do.
 pub struct GossipCore {
     x: Vec<f64>,
     previous: Vec<f64>,

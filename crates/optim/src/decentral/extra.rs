@@ -5,7 +5,8 @@ use crate::error::RunError;
 use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 
-/// x1 = W x0 - a g(x0), then x2 = (I + W) x1 - ((I + W)/2) x0 - a (g(x1) - g(x0)), with Metropolis weights W: d numbers to each neighbour a round.
+/// x1 = W x0 - a g(x0), then x2 = (I + W) x1 - ((I + W)/2) x0 - a (g(x1) - g(x0)), with Metropolis weights W: d numbers to each neighbour a
+/// round.
 ///
 /// Converges to the optimum for a < (1 + lambda_min(W))/L_max.
 pub struct Extra {

@@ -1,4 +1,5 @@
-//! CORE's estimate where machines have neighbours and no hub: every machine gossips its m scalars and rebuilds from its own approximate mean.
+//! CORE's estimate where machines have neighbours and no hub: every machine gossips its m scalars and rebuilds from its own approximate
+//! mean.
 
 use corewire_comm::Collective;
 use corewire_sketch::{AnySketch, Sketch};
@@ -10,7 +11,8 @@ use crate::state::{Stateful, Visitor};
 
 /// The mean through m common directions and gossip: m numbers to each neighbour an iteration.
 ///
-/// It keeps [`crate::estimator::MeanEstimator`]'s law but for the bits: machines hold nearly the same mean, to the tolerance of the averaging.
+/// It keeps [`crate::estimator::MeanEstimator`]'s law but for the bits: machines hold nearly the same mean, to the tolerance of the
+/// averaging.
 pub struct GossipMean {
     averaging: Averaging,
     sketch: AnySketch,
@@ -27,9 +29,9 @@ impl GossipMean {
         self.sketch.len()
     }
 
-    /// Overwrites `mean`; 2m numbers to each neighbour an iteration. `pull` is overwritten with what to add to `point`, this machine's own, so that
-    /// it comes nearer to the others' mean: m/(m+d+1) of the difference that the sketch rebuilds, the factor that shrinks
-    /// it most in the mean square for Gaussian directions.
+    /// Overwrites `mean`; 2m numbers to each neighbour an iteration. `pull` is overwritten with what to add to `point`, this machine's own,
+    /// so that it comes nearer to the others' mean: m/(m+d+1) of the difference that the sketch rebuilds, the factor that shrinks it most
+    /// in the mean square for Gaussian directions.
     pub fn estimate_and_pull(
         &mut self,
         round: u64,

@@ -9,12 +9,13 @@ use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 use corewire_graph::gossip::GossipPlan;
 
-/// t = grad f_i*(z), y+ = z - eta P t, z+ = y+ + beta (y+ - y), where P = I - T_K: what K iterations of gossip take away. K d numbers to each
-/// neighbour a round.
+/// t = grad f_i*(z), y+ = z - eta P t, z+ = y+ + beta (y+ - y), where P = I - T_K: what K iterations of gossip take away. K d numbers to
+/// each neighbour a round.
 ///
-/// P has its eigenvalues off the constants in [1 - c, 1 + c], c being the contraction of K iterations, so that the dual's condition number is
-/// (L/mu)(1 + c)/(1 - c), and eta = mu/(1 + c). The conjugate's gradient is the minimiser of f_i(t) - <z, t>: on every machine a whole problem a
-/// round, solved from the last one by Newton's method with conjugate gradients, to rounding (on a quadratic, one Newton step and a check).
+/// P has its eigenvalues off the constants in [1 - c, 1 + c], c being the contraction of K iterations, so that the dual's condition number
+/// is (L/mu)(1 + c)/(1 - c), and eta = mu/(1 + c). The conjugate's gradient is the minimiser of f_i(t) - <z, t>: on every machine a whole
+/// problem a round, solved from the last one by Newton's method with conjugate gradients, to rounding (on a quadratic, one Newton step and
+/// a check).
 pub struct Msda {
     /// The primal point, grad f_i*(z).
     point: Vec<f64>,

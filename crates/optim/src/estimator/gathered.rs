@@ -1,5 +1,5 @@
-//! The mean of encoded vectors: every machine's codec up, the hub's mean down. What is encoded (gradients, differences, memories) belongs to
-//! the estimators and methods that hold a [`Channel`].
+//! The mean of encoded vectors: every machine's codec up, the hub's mean down. What is encoded (gradients, differences, memories) belongs
+//! to the estimators and methods that hold a [`Channel`].
 
 use corewire_comm::{Collective, CommError, Reduction, Reply, numbers};
 use corewire_compress::{Address, Alq, Codec, CodecError, Dense, Dropping, Indices, Law, RandK};
@@ -222,8 +222,8 @@ impl Channel {
         &self.sent[number]
     }
 
-    /// Writes the message of these vectors: their codes one after the other, each but the last behind a length of four bytes where the code's
-    /// is not fixed, then the extra numbers. No vector at all stands for zeros and costs nothing.
+    /// Writes the message of these vectors: their codes one after the other, each but the last behind a length of four bytes where the
+    /// code's is not fixed, then the extra numbers. No vector at all stands for zeros and costs nothing.
     pub fn contribute(
         &mut self,
         at: Place,

@@ -11,7 +11,8 @@ use crate::error::RunError;
 use crate::layout::{Block, Layout};
 use crate::state::{Scope, Stateful, Visitor};
 
-/// M_i = g_i + e_i; P = mean M_i Q, orthonormalised; Q = mean M_i' P; the estimate is P Q'; e_i = M_i - P P' M_i. Q is kept for the next round.
+/// M_i = g_i + e_i; P = mean M_i Q, orthonormalised; Q = mean M_i' P; the estimate is P Q'; e_i = M_i - P P' M_i. Q is kept for the next
+/// round.
 ///
 /// Everything is linear in the mean of the M_i, so however different the machines are the estimate is that of one machine with their mean.
 /// The paper's code takes M_i - P Q' with the common Q as memory: the mean is the same, but single memories grow without bound.

@@ -1,8 +1,8 @@
 //! From every machine's vector to one estimate of their mean that all share. This is the seam of the project: what travels, and how it
 //! is compressed, is decided here and nowhere else; what is done with the estimate belongs to the methods, and who carries it to a driver.
 //!
-//! An estimator does no input or output. It hands out a message with the name of a reduction, and takes in the reply; [`estimate`] connects it to a
-//! collective, and a hook of another framework may do so in its own way.
+//! An estimator does no input or output. It hands out a message with the name of a reduction, and takes in the reply; [`estimate`] connects
+//! it to a collective, and a hook of another framework may do so in its own way.
 
 mod dropped_momentum;
 mod exact;
@@ -73,14 +73,15 @@ pub enum Next {
 
 /// Local vectors -> an estimate of their mean that all machines share.
 ///
-/// Law: after the last `absorb` of a round every machine holds the same bits in `mean`, and its expectation over the common randomness is the
-/// mean of the local vectors, unless the estimator's page says otherwise.
+/// Law: after the last `absorb` of a round every machine holds the same bits in `mean`, and its expectation over the common randomness is
+/// the mean of the local vectors, unless the estimator's page says otherwise.
 pub trait MeanEstimator<T: Real = f64>: Stateful + Send {
     /// Writes this machine's message over `message`, and says what is to be made of all of them. The few numbers of `extra` travel along,
     /// uncompressed.
     fn contribute(&mut self, at: Place, local: &[T], extra: &[f64], message: &mut Vec<u8>) -> Result<How, RunError>;
 
-    /// Machine 0's part, where the messages go to the hub: one reply of all of them, in rank order, each with `extras` extra numbers at its end.
+    /// Machine 0's part, where the messages go to the hub: one reply of all of them, in rank order, each with `extras` extra numbers at its
+    /// end.
     fn combine(&mut self, at: Place, messages: &[&[u8]], extras: usize) -> Result<Vec<u8>, CommError>;
 
     /// Takes in what came back. With [`Next::Done`], `mean` was overwritten, and so was `extra`, with means.

@@ -1,8 +1,8 @@
 //! CORE-Q: the scalars themselves as dithered integers of about one bit, relative to shifts that follow each machine's gradient.
 //!
-//! Machine i sends z_ij = round(<g_i - c_i, xi_j>/D + u_ij) with D = s sqrt(12 n eta), where s is the common scale of the mean's scalars and
-//! u_ij a common dither. (z_ij - u_ij) D is unbiased with variance D^2/12, so their mean has the relative variance eta. The shifts follow:
-//! c_i += theta (1/m) sum_j (z_ij - u_ij) D xi_j. See docs/core-q.md for the derivation, and for what is measured and not proved.
+//! Machine i sends z_ij = round(<g_i - c_i, xi_j>/D + u_ij) with D = s sqrt(12 n eta), where s is the common scale of the mean's scalars
+//! and u_ij a common dither. (z_ij - u_ij) D is unbiased with variance D^2/12, so their mean has the relative variance eta. The shifts
+//! follow: c_i += theta (1/m) sum_j (z_ij - u_ij) D xi_j. See docs/core-q.md for the derivation, and for what is measured and not proved.
 
 use corewire_comm::numbers::{self, Number};
 use corewire_comm::{CommError, Reply};

@@ -59,7 +59,8 @@ impl MeanEstimator for Diana {
     }
 }
 
-/// Three-point compression: g_i moves by C(grad - g_i) if ||grad - g_i||^2 > zeta ||grad - last grad||^2, else it stays and nothing is sent.
+/// Three-point compression: g_i moves by C(grad - g_i) if ||grad - g_i||^2 > zeta ||grad - last grad||^2, else it stays and nothing is
+/// sent.
 ///
 /// The estimate is the mean of the g_i. zeta = 0 is EF21; the identity as C is LAG; both together CLAG.
 pub struct ThreePoint {
@@ -116,7 +117,8 @@ impl MeanEstimator for ThreePoint {
     }
 }
 
-/// MARINA: with probability p all send their gradients; else the estimate moves by the mean of C(grad at the new point - at the last). C unbiased.
+/// MARINA: with probability p all send their gradients; else the estimate moves by the mean of C(grad at the new point - at the last). C
+/// unbiased.
 pub struct Marina {
     channel: Channel,
     exact: Exact,

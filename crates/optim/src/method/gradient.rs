@@ -1,4 +1,5 @@
-//! One round of every gradient method: gradient -> estimate of the mean -> step. The estimator decides what travels, the algorithm what is done with it.
+//! One round of every gradient method: gradient -> estimate of the mean -> step. The estimator decides what travels, the algorithm what is
+//! done with it.
 
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;

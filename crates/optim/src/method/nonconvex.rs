@@ -149,7 +149,8 @@ impl Algorithm for Comparing {
         if kept {
             self.norm = norm;
         }
-        // <g, g~> > 0, so a shorter step along the same estimate must succeed; a fixed step needs other directions, hence the same point again.
+        // <g, g~> > 0, so a shorter step along the same estimate must succeed; a fixed step needs other directions, hence the same point
+        // again.
         let again = !kept && !matches!(self.rule, Rule::Backtracking(_));
         let step = if again { 0.0 } else { step };
         for ((candidate, x), g) in self.candidate.iter_mut().zip(&self.x).zip(&self.gradient) {
