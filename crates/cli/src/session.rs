@@ -2,7 +2,7 @@
 //! process.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -734,9 +734,8 @@ pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
 }
 
 /// A machine's own file: its rows for training, those it holds out, and whether the format says how many columns there are.
-#[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
 fn read_site(
-    path: &PathBuf,
+    path: &Path,
     spec: &ProblemSpec,
     rank: usize,
     randomness: &CommonRandomness,

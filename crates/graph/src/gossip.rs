@@ -1,16 +1,11 @@
-//! Averaging where machines talk to their neighbours only: plain and Chebyshev gossip, and the sum over a spanning tree.
-//! Pure state machines: an engine, or a simulation, moves the blocks of numbers from neighbour to neighbour and nothing here does.
+//! Averaging where machines talk to their neighbours only: plain and Chebyshev gossip.
+//! Pure state machines: an engine moves the blocks of numbers from neighbour to neighbour, and nothing here does.
 //!
 //! Gossip leaves the machines with nearly the same numbers, never with the same bits. Whoever needs the same bits sums over a
-//! tree: a [`SpanningTree`] gives the schedule, and there are two ways to use it that end with the bits of the centralised run:
-//!
-//! - *integers*: where the scalars travel as whole numbers, partial sums are added on the way up; whole numbers add up to
-//!   the same sum in any order. 2(n-1) messages of one block each.
-//! - *gather*: where they are floating, a partial sum would depend on the tree. Instead each machine sends up the blocks of its
-//!   whole subtree with their ranks, and the root adds them in rank order, as the centralised run does ([`tree_sum_gathered`]).
-//!   2(n-1) messages still, but those near the root are as long as their subtree is large.
+//! [`SpanningTree`](crate::graph::SpanningTree): whole numbers by partial sums on the way up, floating ones gathered at the root and added
+//! in rank order.
 
-use crate::graph::{Graph, LaplacianSpectrum, SpanningTree};
+use crate::graph::{Graph, LaplacianSpectrum};
 
 /// How neighbours' numbers are mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +141,6 @@ impl Gossip {
         Self { plan, previous: Vec::new(), ratio: 0.0, done: 0 }
     }
 
-    /// How many iterations are still to do.
-    pub fn remaining(&self) -> usize {
-        self.plan.iterations - self.done
-    }
-
     /// One iteration: `mine` is overwritten with the machine's next block; `neighbours` are the neighbours' blocks of this iteration.
     ///
     /// # Panics
@@ -190,36 +180,6 @@ impl Gossip {
     }
 }
 
-/// Runs one averaging over all machines in one place: `blocks[i]` is machine i's, overwritten with what gossip leaves it with.
-///
-/// # Panics
-/// If there is not one block per machine, or the blocks differ in length.
-pub fn simulate(graph: &Graph, plan: GossipPlan, blocks: &mut [Vec<f64>]) {
-    assert_eq!(blocks.len(), graph.machines(), "one block per machine");
-    let mut machines = vec![Gossip::new(plan); blocks.len()];
-    for _ in 0..plan.iterations {
-        let sent = blocks.to_vec();
-        for (i, (machine, mine)) in machines.iter_mut().zip(blocks.iter_mut()).enumerate() {
-            let received: Vec<&[f64]> = graph.neighbours(i).iter().map(|&j| sent[j].as_slice()).collect();
-            machine.step(mine, &received);
-        }
-    }
-}
-
-/// The root of the sum of squared distances of the blocks to their mean: what a plan's contraction shrinks.
-///
-/// # Panics
-/// If there is no block, or the blocks differ in length.
-pub fn spread<B: AsRef<[f64]>>(blocks: &[B]) -> f64 {
-    let length = blocks[0].as_ref().len();
-    assert!(blocks.iter().all(|block| block.as_ref().len() == length), "all blocks have the same length");
-    let squares = (0..length).map(|k| {
-        let mean = blocks.iter().map(|block| block.as_ref()[k]).sum::<f64>() / blocks.len() as f64;
-        blocks.iter().map(|block| (block.as_ref()[k] - mean).powi(2)).sum::<f64>()
-    });
-    squares.sum::<f64>().sqrt()
-}
-
 /// What one machine can see of the disagreement: the largest difference between a number of its own and a neighbour's. The largest
 /// difference between any two machines is at most the graph's diameter times the largest of these over all machines.
 pub fn local_disagreement(mine: &[f64], neighbours: &[&[f64]]) -> f64 {
@@ -230,84 +190,70 @@ pub fn local_disagreement(mine: &[f64], neighbours: &[&[f64]]) -> f64 {
         .fold(0.0, |largest: f64, next| if next.is_nan() || largest.is_nan() { f64::NAN } else { largest.max(next) })
 }
 
-/// Whether an averaging did what was asked of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Agreement {
-    /// The spread fell to the tolerance, or to what rounding leaves.
-    Met {
-        /// The spread after over the spread before.
-        achieved: f64,
-    },
-    /// It did not, and the state that the machines should have in common drifts.
-    Missed {
-        /// The spread after over the spread before.
-        achieved: f64,
-        /// The number of iterations to use instead, at the rate that was observed; `None` where the spread did not fall at all or
-        /// is not a number: the graph is not the one that was planned for, or a machine holds something not finite.
-        raise_to: Option<usize>,
-    },
-}
-
-/// Compares the spread before and after an averaging with the tolerance, `size` being the largest number in the blocks: below
-/// 1e-14 of it no spread can be told from rounding.
-pub fn judge(plan: GossipPlan, before: f64, after: f64, size: f64, tolerance: f64) -> Agreement {
-    let achieved = if before > 0.0 { after / before } else { after };
-    if after <= tolerance * before || after <= 1e-14 * size {
-        return Agreement::Met { achieved };
-    }
-    // Both schemes shrink the spread geometrically; one iteration more covers Chebyshev's factor of 2 at the start.
-    let raise_to = (achieved > 0.0 && achieved < 1.0).then(|| {
-        let needed = plan.iterations as f64 * tolerance.ln() / achieved.ln();
-        (needed.ceil() as usize).max(plan.iterations) + 1
-    });
-    Agreement::Missed { achieved, raise_to }
-}
-
-/// The sum of whole numbers, added up on the way to the root as an engine's messages would: exact, hence the same under any tree.
-///
-/// # Panics
-/// If there is not one block per machine, the blocks differ in length, or a sum leaves i64.
-pub fn tree_sum_integers(tree: &SpanningTree, blocks: &[Vec<i64>]) -> Vec<i64> {
-    assert_eq!(blocks.len(), tree.machines(), "one block per machine");
-    let mut partial = blocks.to_vec();
-    for (from, to) in tree.up_sweep() {
-        let sent = std::mem::take(&mut partial[from]);
-        assert_eq!(sent.len(), partial[to].len(), "all blocks have the same length");
-        for (sum, term) in partial[to].iter_mut().zip(sent) {
-            *sum = sum.checked_add(term).expect("the sum of the blocks stays within i64");
-        }
-    }
-    std::mem::take(&mut partial[tree.root()])
-}
-
-/// The sum of floating numbers with the bits of the rank-ordered sum (0, then rank 0's block, then rank 1's, ...): blocks travel up
-/// whole, with their ranks, and the root adds them in rank order.
-///
-/// # Panics
-/// If there is not one block per machine, or the blocks differ in length.
-pub fn tree_sum_gathered(tree: &SpanningTree, blocks: &[Vec<f64>]) -> Vec<f64> {
-    assert_eq!(blocks.len(), tree.machines(), "one block per machine");
-    let mut bags: Vec<Vec<(usize, &[f64])>> =
-        blocks.iter().enumerate().map(|(rank, block)| vec![(rank, block.as_slice())]).collect();
-    for (from, to) in tree.up_sweep() {
-        let sent = std::mem::take(&mut bags[from]);
-        bags[to].extend(sent);
-    }
-    let mut all = std::mem::take(&mut bags[tree.root()]);
-    all.sort_unstable_by_key(|&(rank, _)| rank);
-    let mut sum = vec![0.0; all[0].1.len()];
-    for (_, block) in all {
-        assert_eq!(block.len(), sum.len(), "all blocks have the same length");
-        sum.iter_mut().zip(block).for_each(|(sum, term)| *sum += term);
-    }
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::SpanningTree;
     use corewire_algebra::eigen;
     use corewire_sketch::{CommonRandomness, Purpose, Seed, Words};
+
+    /// Runs one averaging over all machines in one place: `blocks[i]` is machine i's, overwritten with what gossip leaves it with.
+    fn simulate(graph: &Graph, plan: GossipPlan, blocks: &mut [Vec<f64>]) {
+        assert_eq!(blocks.len(), graph.machines(), "one block per machine");
+        let mut machines = vec![Gossip::new(plan); blocks.len()];
+        for _ in 0..plan.iterations {
+            let sent = blocks.to_vec();
+            for (i, (machine, mine)) in machines.iter_mut().zip(blocks.iter_mut()).enumerate() {
+                let received: Vec<&[f64]> = graph.neighbours(i).iter().map(|&j| sent[j].as_slice()).collect();
+                machine.step(mine, &received);
+            }
+        }
+    }
+
+    /// The root of the sum of squared distances of the blocks to their mean: what a plan's contraction shrinks.
+    fn spread<B: AsRef<[f64]>>(blocks: &[B]) -> f64 {
+        let length = blocks[0].as_ref().len();
+        assert!(blocks.iter().all(|block| block.as_ref().len() == length), "all blocks have the same length");
+        let squares = (0..length).map(|k| {
+            let mean = blocks.iter().map(|block| block.as_ref()[k]).sum::<f64>() / blocks.len() as f64;
+            blocks.iter().map(|block| (block.as_ref()[k] - mean).powi(2)).sum::<f64>()
+        });
+        squares.sum::<f64>().sqrt()
+    }
+
+    /// The sum of whole numbers, added up on the way to the root as an engine's messages would: exact, hence the same under any tree.
+    fn tree_sum_integers(tree: &SpanningTree, blocks: &[Vec<i64>]) -> Vec<i64> {
+        assert_eq!(blocks.len(), tree.machines(), "one block per machine");
+        let mut partial = blocks.to_vec();
+        for (from, to) in tree.up_sweep() {
+            let sent = std::mem::take(&mut partial[from]);
+            assert_eq!(sent.len(), partial[to].len(), "all blocks have the same length");
+            for (sum, term) in partial[to].iter_mut().zip(sent) {
+                *sum = sum.checked_add(term).expect("the sum of the blocks stays within i64");
+            }
+        }
+        std::mem::take(&mut partial[tree.root()])
+    }
+
+    /// The sum of floating numbers with the bits of the rank-ordered sum (0, then rank 0's block, then rank 1's, ...): blocks travel up
+    /// whole, with their ranks, and the root adds them in rank order.
+    fn tree_sum_gathered(tree: &SpanningTree, blocks: &[Vec<f64>]) -> Vec<f64> {
+        assert_eq!(blocks.len(), tree.machines(), "one block per machine");
+        let mut bags: Vec<Vec<(usize, &[f64])>> =
+            blocks.iter().enumerate().map(|(rank, block)| vec![(rank, block.as_slice())]).collect();
+        for (from, to) in tree.up_sweep() {
+            let sent = std::mem::take(&mut bags[from]);
+            bags[to].extend(sent);
+        }
+        let mut all = std::mem::take(&mut bags[tree.root()]);
+        all.sort_unstable_by_key(|&(rank, _)| rank);
+        let mut sum = vec![0.0; all[0].1.len()];
+        for (_, block) in all {
+            assert_eq!(block.len(), sum.len(), "all blocks have the same length");
+            sum.iter_mut().zip(block).for_each(|(sum, term)| *sum += term);
+        }
+        sum
+    }
 
     fn randomness() -> CommonRandomness {
         CommonRandomness::new(&Seed::reproducible(8))
@@ -451,29 +397,6 @@ mod tests {
                 assert!(spread(&blocks) <= 1e-8 * spread_before + 1e-13, "{name}");
             }
         }
-    }
-
-    #[test]
-    fn a_missed_tolerance_is_told_with_the_iterations_that_meet_it() {
-        let graph = Graph::ring(16).unwrap();
-        let mut words = randomness().words(Purpose::Graph, 0, 78);
-        let start: Vec<Vec<f64>> = (0..16).map(|_| gaussian_block(&mut words, 4)).collect();
-        let run = |iterations: usize| {
-            let plan = GossipPlan::with_iterations(Scheme::Chebyshev, graph.spectrum(), iterations);
-            let mut blocks = start.clone();
-            simulate(&graph, plan, &mut blocks);
-            judge(plan, spread(&start), spread(&blocks), 3.0, 1e-8)
-        };
-        let Agreement::Missed { achieved, raise_to: Some(raise_to) } = run(12) else {
-            panic!("12 iterations are too few")
-        };
-        assert!(achieved > 1e-8 && raise_to > 12);
-        assert!(matches!(run(raise_to), Agreement::Met { .. }), "{raise_to} iterations were promised to do");
-        // Blocks that agree from the start cannot miss, and what is not a number never meets.
-        let plan = GossipPlan::with_iterations(Scheme::Plain, graph.spectrum(), 3);
-        assert!(matches!(judge(plan, 0.0, 0.0, 1.0, 1e-8), Agreement::Met { .. }));
-        assert!(matches!(judge(plan, 1.0, f64::NAN, 1.0, 1e-8), Agreement::Missed { raise_to: None, .. }));
-        assert!(matches!(judge(plan, 1.0, 2.0, 1.0, 1e-8), Agreement::Missed { raise_to: None, .. }));
     }
 
     #[test]

@@ -291,14 +291,6 @@ impl Graph {
             .flat_map(|(i, list)| list.iter().filter(move |&&j| i < j).map(move |&j| (i, j)))
     }
 
-    /// The edge list which [`Graph::parse_edges`] reads.
-    pub fn to_edge_list(&self) -> String {
-        self.edges().fold(String::new(), |mut text, (i, j)| {
-            let _ = writeln!(text, "{i} {j}");
-            text
-        })
-    }
-
     /// The Laplacian, row by row: degrees on the diagonal, -1 for each edge.
     pub fn laplacian(&self) -> Vec<f64> {
         let machines = self.machines();
@@ -548,24 +540,9 @@ impl SpanningTree {
         self.order.len()
     }
 
-    /// How many blocks pass in a sum that is gathered at the root and sent down: each machine's once a hop up, the sum once an edge.
-    pub fn gathered_blocks(&self) -> usize {
-        self.depths.iter().sum::<usize>() + self.machines() - 1
-    }
-
     /// How many messages a sum that everybody learns takes: 2(n-1).
     pub fn messages(&self) -> usize {
         2 * (self.order.len() - 1)
-    }
-
-    /// The way down, as messages (from, to): each machine receives before it sends.
-    pub fn down_sweep(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.order.iter().filter_map(|&machine| self.parents[machine].map(|parent| (parent, machine)))
-    }
-
-    /// The way up, as messages (from, to): each machine has heard all its children before it sends.
-    pub fn up_sweep(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.order.iter().rev().filter_map(|&machine| self.parents[machine].map(|parent| (machine, parent)))
     }
 }
 
@@ -608,6 +585,36 @@ fn pair_half_edges(machines: usize, degree: usize, words: &mut corewire_sketch::
         half_edges = left;
     }
     Some(edges)
+}
+
+/// What the tests of this crate ask of graphs and trees.
+#[cfg(test)]
+impl Graph {
+    /// The edge list which [`Graph::parse_edges`] reads.
+    fn to_edge_list(&self) -> String {
+        self.edges().fold(String::new(), |mut text, (i, j)| {
+            let _ = writeln!(text, "{i} {j}");
+            text
+        })
+    }
+}
+
+#[cfg(test)]
+impl SpanningTree {
+    /// How many blocks pass in a sum that is gathered at the root and sent down: each machine's once a hop up, the sum once an edge.
+    pub(crate) fn gathered_blocks(&self) -> usize {
+        self.depths.iter().sum::<usize>() + self.machines() - 1
+    }
+
+    /// The way down, as messages (from, to): each machine receives before it sends.
+    pub(crate) fn down_sweep(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.order.iter().filter_map(|&machine| self.parents[machine].map(|parent| (parent, machine)))
+    }
+
+    /// The way up, as messages (from, to): each machine has heard all its children before it sends.
+    pub(crate) fn up_sweep(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.order.iter().rev().filter_map(|&machine| self.parents[machine].map(|parent| (machine, parent)))
+    }
 }
 
 #[cfg(test)]

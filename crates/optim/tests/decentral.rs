@@ -45,7 +45,7 @@ impl Bench {
     fn new(data: DataSet, model: Model, alpha: f64, machines: usize) -> Self {
         let problem = Problem::rows(
             data,
-            ModelSpec { model: model, classes: 0, alpha: alpha, l1: 0.0 },
+            ModelSpec { model, classes: 0, alpha, l1: 0.0 },
             machines,
             Split::Random,
             &randomness(),
