@@ -149,7 +149,11 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
             let tried: Vec<String> =
                 candidates.iter().zip(&costs).map(|(name, &cost)| format!("{name} {}", shown(cost))).collect();
             let goal = if timed { "seconds on the link" } else { "bytes" };
-            eprintln!("tried: {}; {name} costs the fewest {goal}", tried.join(", "));
+            let verdict = match costs[best].is_finite() {
+                true => format!("{name} costs the fewest {goal}"),
+                false => format!("none reached the target, so {name} it is"),
+            };
+            eprintln!("tried: {}; {verdict}", tried.join(", "));
         }
         session.phases.push(("choosing", begun.elapsed().as_secs_f64()));
     }

@@ -566,6 +566,9 @@ impl<O: Observer> Duty<'_, O> {
                 catalogue::find(default_method(&facts, session.job.problem.model)).map_err(|error| anyhow!(error))?
             }
         };
+        if session.job.stop.gap.is_some() && !info.estimates_gap() {
+            bail!("`stop.gap` needs a method that estimates the gap, and {} does not: take core-newton", info.id);
+        }
         let constants = match info.is_core() && !session.gossips() {
             true => None,
             false => Some(self.constants(comm, &share.problem, &mut *objective)?),

@@ -116,6 +116,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("cgd", "", 50),
         ("acgd", "", 30),
         ("cg", "", 20),
+        ("lbfgs", "", 40),
         ("fedlin", "", 260),
         ("scaffnew", "", 60),
         ("gradskip", "", 60),

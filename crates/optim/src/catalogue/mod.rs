@@ -72,6 +72,11 @@ impl MethodInfo {
         self.family == "core"
     }
 
+    /// Whether it estimates f - f* on its way.
+    pub fn estimates_gap(&self) -> bool {
+        self.id == "core-newton"
+    }
+
     /// Whether machines without a centre can run it by gossip.
     pub fn gossips(&self) -> bool {
         self.gossip.is_some()

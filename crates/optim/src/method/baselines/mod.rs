@@ -7,7 +7,7 @@
 //! - [`coordinates`]: SEGA, ASEGA, IBCD.
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
-//! - [`quasi_newton`]: L-BFGS.
+//! - [`mod@quasi_newton`]: limited-memory BFGS.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
 
