@@ -131,9 +131,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("{}", report::conclusion(&report));
     if let Some(bytes) = shipped(&session)? {
         println!(
-            "sending the rows themselves once, as text under gzip, would take {} per machine in one exchange: {}",
-            units::bytes(bytes),
-            "cheaper where rows may leave their machines and are few"
+            "sending the rows themselves once, as text under gzip, would take {} per machine in one exchange",
+            units::bytes(bytes)
         );
     }
     println!("the report is in {}, the curves in {}", page.display(), arguments.out.join("compare.csv").display());
