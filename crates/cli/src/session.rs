@@ -264,6 +264,7 @@ impl Session {
             // Whoever counts evaluations wants them, also where they have to travel.
             evaluate_every: stop.evaluate_every.or(stop.patience.map(|_| 1)),
             snapshots,
+            scores: self.job.problem.test.is_some(),
             ..Rules::default()
         }
     }

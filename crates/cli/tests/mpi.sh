@@ -6,6 +6,8 @@ cd "$(dirname "$0")/../../.."
 cargo build --quiet -p corewire-cli --features mpi
 corewire="${CARGO_TARGET_DIR:-target}/debug/corewire"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# More processes than cores: whoever waits must let the others run.
+export OMPI_MCA_mpi_yield_when_idle=1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 digest() { grep -o '"digest":"[0-9a-f]*"' | tail -n 1; }
@@ -63,6 +65,13 @@ found=$(timeout 120 mpirun --oversubscribe -n 4 "${own[@]}" "${sites[@]}" --engi
 if [ -z "$expected" ] || [ "$found" != "$expected" ]; then echo "failed: sites give $found, threads $expected"; exit 1; fi
 echo "ok: four processes that see their own shard alone end with the digest of threads"
 
+# Held-out rows are scored at the end, over all machines.
+score() { grep -o '"score":[0-9.]*' | tail -n 1; }
+expected=$("$corewire" "${sites[@]}" --set problem.test=0.25 | score)
+found=$(timeout 120 mpirun --oversubscribe -n 4 "$corewire" "${sites[@]}" --set problem.test=0.25 --engine mpi | score)
+if [ -z "$expected" ] || [ "$found" != "$expected" ]; then echo "failed: the score is $found, on threads $expected"; exit 1; fi
+echo "ok: held-out rows have the score of threads"
+
 cp "$folder/site-1/rows.libsvm" "$folder/site-2/rows.libsvm"
 status=0
 timeout 120 mpirun --oversubscribe -n 4 "$corewire" "${sites[@]}" --engine mpi >"$folder/log" 2>&1 || status=$?
@@ -73,15 +82,16 @@ echo "ok: a shard that two machines have is refused with their numbers"
 
 # A process that is stopped is named within the deadline, and the others end.
 timeout 120 mpirun --oversubscribe -n 3 "$corewire" run --engine mpi --set machines.count=6 --set method.name=core-agd \
-    --set stop.target=0 --set stop.rounds=10000000 --set limits.wait_seconds=2 >"$folder/log" 2>&1 &
+    --set stop.target=0 --set stop.rounds=10000000 --set limits.wait_seconds=3 --out "$folder/stopped" >"$folder/log" 2>&1 &
 job_id=$!
-sleep 2
-stopped=$(pgrep -n -f "engine mpi .*limits.wait_seconds=2")
+# Once a snapshot is there the run is in its middle.
+for _ in $(seq 600); do compgen -G "$folder/stopped/snapshot-*.safetensors" >/dev/null && break; sleep 0.1; done
+stopped=$(pgrep -n -f "engine mpi .*$folder/stopped")
 kill -STOP "$stopped"
 begun=$SECONDS
 wait "$job_id" || true
 kill -KILL "$stopped" 2>/dev/null || true
-if [ $((SECONDS - begun)) -gt 15 ] || ! grep -q "did not arrive at exchange" "$folder/log"; then
+if [ $((SECONDS - begun)) -gt 30 ] || ! grep -q "did not arrive at exchange" "$folder/log"; then
     echo "failed: a stopped process was not named"; cat "$folder/log"; exit 1
 fi
 echo "ok: a process that is stopped is named: $(grep -o 'process [0-9, ]* did not arrive' "$folder/log" | head -n 1)"

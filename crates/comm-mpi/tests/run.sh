@@ -5,6 +5,8 @@ set -eu
 cd "$(dirname "$0")/../../.."
 # Open MPI asks twice before it runs as root, which is who runs in a container.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# More processes than cores: whoever waits must let the others run.
+export OMPI_MCA_mpi_yield_when_idle=1
 
 cargo test --quiet -p corewire-comm-mpi --features system
 cargo build --quiet -p corewire-comm-mpi --features system --example conformance

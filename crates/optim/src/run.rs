@@ -44,6 +44,8 @@ pub struct Rules {
     pub evaluate_every: Option<u64>,
     /// Whether machine 0 keeps snapshots; the same on every machine.
     pub snapshots: bool,
+    /// Whether some machine holds rows out, so that the end is scored even where nothing before it was; the same on every machine.
+    pub scores: bool,
 }
 
 /// A bound on the estimated f - f*.
@@ -71,6 +73,7 @@ impl Default for Rules {
             digest_every: 32,
             evaluate_every: None,
             snapshots: false,
+            scores: false,
         }
     }
 }
@@ -405,6 +408,10 @@ pub fn run<C: Collective>(
         }
     };
     if !watch.alone {
+        if rules.scores && rules.evaluate_every.is_none() {
+            let (value, score) = watch.over_machines(ridden.inner, part)?;
+            (status.record.value, status.record.score) = (Some(value), score);
+        }
         watch.close(&mut status.record, ridden.inner)?;
     }
     Ok(Finish {
@@ -540,6 +547,16 @@ impl Watch<'_> {
         if !self.alone && self.rules.evaluate_every.is_none() {
             return Ok(Some((part.observer.value(part.method.iterate()), None)));
         }
+        let (value, score) = self.over_machines(comm, part)?;
+        Ok(Some((Some(value), score)))
+    }
+
+    /// f and the held-out score, from every machine's part of them.
+    fn over_machines<C: Collective>(
+        &self,
+        comm: &mut Metered<C>,
+        part: &mut RunPart<'_>,
+    ) -> Result<(f64, Option<Score>), RunError> {
         let farthest = match part.method.iterates_agree() {
             true => None,
             false => Some(self.farthest(part.method.iterate(), comm)?),
@@ -553,7 +570,7 @@ impl Watch<'_> {
         let reply: Vec<f64> = numbers::read(&self.gather(&message, comm, &mut numbers::sum::<f64>)?).collect();
         let (scores, holders) = (&reply[1..reply.len() - 1], reply[reply.len() - 1]);
         let score = (holders > 0.0).then(|| Score::from_sums(scores)).flatten();
-        Ok(Some((Some(reply[0] / comm.size() as f64), score)))
+        Ok((reply[0] / comm.size() as f64, score))
     }
 
     /// An exchange that the loop itself needs: beside the protocol, or billed as control.
