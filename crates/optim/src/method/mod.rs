@@ -8,6 +8,7 @@ pub mod descent;
 pub mod gradient;
 pub mod newton;
 pub mod nonconvex;
+mod secants;
 
 use corewire_comm::{Collective, CommError, Reduction, numbers};
 

@@ -4,6 +4,7 @@ use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 
 use crate::error::RunError;
 use crate::estimator::Exact;
+use crate::method::secants::Secants;
 use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 
@@ -17,9 +18,7 @@ pub struct Lbfgs {
     trial: Vec<f64>,
     direction: Vec<f64>,
     length: f64,
-    steps: Vec<Vec<f64>>,
-    changes: Vec<Vec<f64>>,
-    memory: usize,
+    secants: Secants,
     /// 1/L, the length of the first step.
     first: f64,
     exact: Exact,
@@ -35,31 +34,21 @@ impl Lbfgs {
             value: f64::INFINITY,
             gradient: Vec::new(),
             length: 1.0,
-            steps: Vec::new(),
-            changes: Vec::new(),
-            memory,
+            secants: Secants::new(memory),
             first,
             exact,
         }
     }
 
-    /// -H g by the two-loop recursion.
+    /// -H g, with H scaled by the latest pair.
     fn descend(&self) -> Vec<f64> {
-        let mut q = self.gradient.clone();
-        let pairs: Vec<(&Vec<f64>, &Vec<f64>)> = self.steps.iter().zip(&self.changes).collect();
-        let mut weights = Vec::with_capacity(pairs.len());
-        for (s, y) in pairs.iter().rev() {
-            let weight = dot(s, &q) / dot(s, y);
-            add_scaled(-weight, y, &mut q);
-            weights.push(weight);
-        }
-        let scale = pairs.last().map_or(self.first, |(s, y)| dot(s, y) / norm_squared(y));
-        q.iter_mut().for_each(|value| *value *= -scale);
-        for ((s, y), weight) in pairs.iter().zip(weights.into_iter().rev()) {
-            let back = dot(y, &q) / dot(s, y);
-            add_scaled(-weight - back, s, &mut q);
-        }
-        q
+        let mut direction = self.secants.inverse(&self.gradient, |mut q, latest| {
+            let scale = latest.map_or(self.first, |(s, y)| dot(s, y) / norm_squared(y));
+            q.iter_mut().for_each(|value| *value *= scale);
+            q
+        });
+        direction.iter_mut().for_each(|value| *value = -*value);
+        direction
     }
 }
 
@@ -71,8 +60,8 @@ impl Stateful for Lbfgs {
         visitor.vector(Scope::Common, "trial", &mut self.trial);
         visitor.vector(Scope::Common, "direction", &mut self.direction);
         visitor.number(Scope::Common, "length", &mut self.length);
-        visitor.vectors(Scope::Common, "steps", &mut self.steps);
-        visitor.vectors(Scope::Common, "changes", &mut self.changes);
+        visitor.vectors(Scope::Common, "steps", &mut self.secants.steps);
+        visitor.vectors(Scope::Common, "changes", &mut self.secants.changes);
     }
 }
 
@@ -101,12 +90,7 @@ impl Method for Lbfgs {
                 let s: Vec<f64> = self.trial.iter().zip(&self.x).map(|(new, old)| new - old).collect();
                 let y: Vec<f64> = gradient.iter().zip(&self.gradient).map(|(new, old)| new - old).collect();
                 if dot(&s, &y) > 1e-10 * norm_squared(&y).sqrt() * norm_squared(&s).sqrt() {
-                    self.steps.push(s);
-                    self.changes.push(y);
-                    if self.steps.len() > self.memory {
-                        self.steps.remove(0);
-                        self.changes.remove(0);
-                    }
+                    self.secants.push(s, y);
                 }
             }
             self.x.copy_from_slice(&self.trial);

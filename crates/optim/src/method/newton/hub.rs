@@ -11,6 +11,7 @@ use super::code::{CodedVector, Energies, dithers, push_short, read_short, refuse
 use super::link::{Link, read_factors_head};
 use super::preconditioner::Preconditioner;
 use super::{Curvature, Reply, Rules};
+use crate::method::secants::Secants;
 use crate::state::{Scope, Visitor};
 
 /// Secant pairs that are kept.
@@ -50,8 +51,7 @@ pub(super) struct Hub {
     too_few: bool,
     /// Curvature added to the preconditioner where it was found to lack some.
     added: f64,
-    steps: Vec<Vec<f64>>,
-    changes: Vec<Vec<f64>>,
+    secants: Secants,
     base: Option<Base>,
     last_energy: f64,
     rho: f64,
@@ -91,8 +91,7 @@ impl Hub {
             own,
             too_few,
             added: 0.0,
-            steps: Vec::new(),
-            changes: Vec::new(),
+            secants: Secants::new(PAIRS),
             base: None,
             last_energy: f64::NAN,
             rho: 0.15,
@@ -247,8 +246,7 @@ impl Hub {
         self.factors_at = round;
         self.added = 0.0;
         if !self.rules.quadratic {
-            self.steps.clear();
-            self.changes.clear();
+            self.secants.clear();
         }
         self.build_from_factors();
     }
@@ -283,12 +281,7 @@ impl Hub {
         let (s, y) = (minus(x, &base.x), minus(gradient, &base.gradient));
         let clear = (noise + base.noise) * inverse_trace < 0.5 * dot(&y, &p.solve(&y));
         if clear && dot(&s, &y) > 1e-3 * dot(&s, &p.multiply(&s)) {
-            self.steps.push(s);
-            self.changes.push(y);
-            if self.steps.len() > PAIRS {
-                self.steps.remove(0);
-                self.changes.remove(0);
-            }
+            self.secants.push(s, y);
         }
     }
 
@@ -335,25 +328,15 @@ impl Hub {
         }
     }
 
-    /// The two-loop recursion of L-BFGS over sigma P^-1.
+    /// H g, where pairs correct sigma P^-1 and the latest says what sigma is.
     fn newton_step(&self, gradient: &[f64]) -> Vec<f64> {
         let p = self.preconditioner.as_ref().expect("a step has a preconditioner");
-        let mut q = gradient.to_vec();
-        let pairs: Vec<(&Vec<f64>, &Vec<f64>)> = self.steps.iter().zip(&self.changes).collect();
-        let mut weights = Vec::with_capacity(pairs.len());
-        for (s, y) in pairs.iter().rev() {
-            let weight = dot(s, &q) / dot(s, y);
-            add_scaled(-weight, y, &mut q);
-            weights.push(weight);
-        }
-        let sigma = pairs.last().map_or(1.0, |(s, y)| (dot(s, y) / dot(y, &p.solve(y))).min(1.0));
-        let mut z = p.solve(&q);
-        z.iter_mut().for_each(|value| *value *= sigma);
-        for ((s, y), weight) in pairs.iter().zip(weights.into_iter().rev()) {
-            let back = dot(y, &z) / dot(s, y);
-            add_scaled(weight - back, s, &mut z);
-        }
-        z
+        self.secants.inverse(gradient, |q, latest| {
+            let sigma = latest.map_or(1.0, |(s, y)| (dot(s, y) / dot(y, &p.solve(y))).min(1.0));
+            let mut z = p.solve(&q);
+            z.iter_mut().for_each(|value| *value *= sigma);
+            z
+        })
     }
 
     /// Whether factors are asked for with the next gradient.
@@ -383,8 +366,8 @@ impl Hub {
         }
         visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
         visitor.vector(Scope::Local, "hub_shift", &mut self.mean_shift);
-        visitor.vectors(Scope::Local, "hub_steps", &mut self.steps);
-        visitor.vectors(Scope::Local, "hub_changes", &mut self.changes);
+        visitor.vectors(Scope::Local, "hub_steps", &mut self.secants.steps);
+        visitor.vectors(Scope::Local, "hub_changes", &mut self.secants.changes);
         let mut base = self.base.as_ref().map_or(Vec::new(), |base| {
             vec![base.x.clone(), base.gradient.clone(), vec![base.noise, base.value, base.energy, base.gain]]
         });
