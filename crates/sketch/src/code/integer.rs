@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_stream_with_known_spreads_comes_back_and_costs_its_entropy() {
         let dithers = dithers(3, 4000);
-        let spreads: Vec<f64> = (0..4000).map(|i| [0.01, 0.27, 0.645, 50.0][i % 4]).collect();
+        let spreads: Vec<f64> = (0..4000).map(|i| [0.01, 0.27, 0.645, 4.0][i % 4]).collect();
         let mut values = words(5);
         let integers: Vec<i32> =
             dithers.iter().zip(&spreads).map(|(&u, spread)| quantise(gaussian(&mut values) * spread, 1.0, u)).collect();
@@ -394,9 +394,9 @@ mod tests {
             assert_eq!(decoder.next(u, spread).unwrap(), *z);
         }
         decoder.finish().unwrap();
-        // Entropies given the dither: about 0.04, 0.70, 1.53 and log2(50 sqrt(2 pi e)) = 7.69 bits.
+        // Entropies given the dither: about 0.04, 0.70, 1.53 and log2(4 sqrt(2 pi e)) = 4.05 bits, 6.32 in all. A thousand of each: they scatter by 0.05.
         let bits = bytes.len() as f64 * 8.0 / 1000.0;
-        assert!((9.7..10.6).contains(&bits), "{bits}");
+        assert!((6.2..6.5).contains(&bits), "{bits}");
     }
 
     #[test]
