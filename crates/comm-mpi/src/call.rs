@@ -9,6 +9,10 @@ use mpi::ffi;
 
 /// The tag of the words that open every call.
 const WORDS: c_int = 1;
+/// The tag of the word by which a process says that it waits, too.
+const HERE: c_int = 2;
+/// It must not move while it travels.
+static WAITING: u64 = 1;
 
 /// A communicator whose failed calls return instead of ending the process.
 pub(crate) struct Communicator {
@@ -76,81 +80,82 @@ impl Communicator {
         if self.process == 0 {
             let mut arriving = Vec::with_capacity(self.processes);
             for (process, theirs) in all.iter_mut().enumerate().skip(1) {
-                arriving.push((process, self.receive(theirs, process)?));
+                arriving.push((Some(process), self.receive(theirs, process, WORDS)?));
             }
-            self.wait(&mut arriving)?;
+            self.wait("MPI_Irecv", &mut arriving)?;
             let mut leaving = Vec::with_capacity(self.processes);
             for process in 1..self.processes {
-                leaving.push((process, self.send(&all.as_flattened()[..count], process)?));
+                leaving.push((Some(process), self.send(&all.as_flattened()[..count], process, WORDS)?));
             }
-            self.wait(&mut leaving)?;
+            self.wait("MPI_Isend", &mut leaving)?;
         } else {
-            let mut pending = vec![(0, self.send(&words, 0)?)];
-            pending.push((0, self.receive(&mut all.as_flattened_mut()[..count], 0)?));
-            self.wait(&mut pending)?;
+            let mut pending = vec![(Some(0), self.send(&words, 0, WORDS)?)];
+            pending.push((Some(0), self.receive(&mut all.as_flattened_mut()[..count], 0, WORDS)?));
+            self.wait("MPI_Irecv", &mut pending)?;
         }
         self.turns += 1;
         Ok(all)
     }
 
     /// Begins to send words; they must stay where they are until the request is completed.
-    fn send(&mut self, words: &[u64], to: usize) -> Result<ffi::MPI_Request, CommError> {
+    fn send(&mut self, words: &[u64], to: usize, tag: c_int) -> Result<ffi::MPI_Request, CommError> {
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         let (count, to) = (words.len() as c_int, to as c_int);
         // SAFETY: `count` words are read from a slice that outlives the request, which `all_gather` completes, or the process ends.
         let code = unsafe {
-            ffi::MPI_Isend(words.as_ptr().cast(), count, ffi::RSMPI_UINT64_T, to, WORDS, self.raw, &mut request)
+            ffi::MPI_Isend(words.as_ptr().cast(), count, ffi::RSMPI_UINT64_T, to, tag, self.raw, &mut request)
         };
         check(self.process, "MPI_Isend", code)?;
         Ok(request)
     }
 
     /// Begins to receive words; nobody may touch them until the request is completed.
-    fn receive(&mut self, words: &mut [u64], from: usize) -> Result<ffi::MPI_Request, CommError> {
+    fn receive(&mut self, words: &mut [u64], from: usize, tag: c_int) -> Result<ffi::MPI_Request, CommError> {
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         let (count, from) = (words.len() as c_int, from as c_int);
         // SAFETY: at most `count` words are written to a slice that outlives the request, which `all_gather` completes, or the process
         // ends.
         let code = unsafe {
-            ffi::MPI_Irecv(words.as_mut_ptr().cast(), count, ffi::RSMPI_UINT64_T, from, WORDS, self.raw, &mut request)
+            ffi::MPI_Irecv(words.as_mut_ptr().cast(), count, ffi::RSMPI_UINT64_T, from, tag, self.raw, &mut request)
         };
         check(self.process, "MPI_Irecv", code)?;
         Ok(request)
     }
 
-    /// Waits for requests, each with the process at its other end, within the deadline: eagerly at first, then with pauses.
-    fn wait(&mut self, pending: &mut Vec<(usize, ffi::MPI_Request)>) -> Result<(), CommError> {
-        let begun = Instant::now();
+    /// Waits for requests of a call, each with the process at its other end if there is one alone, within the deadline: eagerly at first, then
+    /// with pauses.
+    fn wait(&mut self, call: &str, pending: &mut Vec<(Option<usize>, ffi::MPI_Request)>) -> Result<(), CommError> {
+        let (begun, mut said) = (Instant::now(), false);
         loop {
-            let mut left = Vec::with_capacity(pending.len());
-            for (process, mut request) in pending.drain(..) {
-                let mut done: c_int = 0;
-                // SAFETY: the request is one of ours, and the flag an integer that outlives the call; no status is asked for.
-                let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
-                check(self.process, "MPI_Test", code)?;
-                if done == 0 {
-                    left.push((process, request));
+            let mut index = 0;
+            while index < pending.len() {
+                if !self.test(call, &mut pending[index].1)? {
+                    index += 1;
+                } else {
+                    pending.swap_remove(index);
                 }
             }
-            if left.is_empty() {
+            if pending.is_empty() {
                 return Ok(());
             }
-            *pending = left;
             let waited = begun.elapsed();
-            // Process 0 sees who is missing, so it may speak first.
-            let patience = self.deadline.map(|deadline| deadline * if self.process == 0 { 1 } else { 2 });
-            if patience.is_some_and(|patience| waited > patience) {
-                let mut late: Vec<String> = pending.iter().map(|(process, _)| process.to_string()).collect();
-                late.dedup();
-                let (seconds, turn) = (waited.as_secs(), self.turns);
-                let what = format!(
-                    "process {} did not arrive at exchange {turn} within {seconds} s; raise `limits.wait_seconds` if it needs longer",
-                    late.join(", ")
-                );
-                // A request can neither be completed nor taken back, and its buffer must not be touched again: this process ends here.
-                crate::job::abort(self.process, 1, &what);
+            if let Some(deadline) = self.deadline.filter(|&deadline| waited > deadline) {
+                // Process 0 sees or asks who is missing and speaks first. Where it says nothing, it is the one.
+                if self.process != 0 && !said {
+                    said = true;
+                    self.send(std::slice::from_ref(&WAITING), 0, HERE)?;
+                } else if self.process == 0 || waited > 3 * deadline {
+                    let late = self.late(pending, deadline)?;
+                    let what = format!(
+                        "{late} did not arrive at exchange {} within {} s; raise `limits.wait_seconds` if it needs longer",
+                        self.turns,
+                        waited.as_secs()
+                    );
+                    // A request can neither be completed nor taken back, and its buffer must not be touched again: this process ends here.
+                    crate::job::abort(self.process, 1, &what);
+                }
             }
             match waited {
                 waited if waited < Duration::from_millis(2) => std::thread::yield_now(),
@@ -158,6 +163,52 @@ impl Communicator {
                 _ => std::thread::sleep(Duration::from_millis(2)),
             }
         }
+    }
+
+    /// Who is waited for, in words. Within a call of all processes nothing tells, so process 0 hears who waits there, too; who does not is late.
+    fn late(&mut self, pending: &[(Option<usize>, ffi::MPI_Request)], deadline: Duration) -> Result<String, CommError> {
+        let mut late: Vec<usize> = pending.iter().filter_map(|(process, _)| *process).collect();
+        if self.process != 0 {
+            late = vec![0];
+        } else if late.is_empty() {
+            // This process is about to end: what is still received then may go anywhere.
+            let heard = Box::leak(vec![[0u64; 1]; self.processes].into_boxed_slice());
+            let mut silent = Vec::with_capacity(self.processes);
+            for (process, word) in heard.iter_mut().enumerate().skip(1) {
+                silent.push((process, self.receive(word, process, HERE)?));
+            }
+            let begun = Instant::now();
+            while begun.elapsed() < deadline / 2 && !silent.is_empty() {
+                std::thread::sleep(Duration::from_millis(2));
+                let mut left = Vec::with_capacity(silent.len());
+                for (process, mut request) in silent {
+                    if !self.test("MPI_Irecv", &mut request)? {
+                        left.push((process, request));
+                    }
+                }
+                silent = left;
+            }
+            late = silent.into_iter().map(|(process, _)| process).collect();
+        }
+        late.dedup();
+        let late: Vec<String> = late.iter().map(ToString::to_string).collect();
+        Ok(if late.is_empty() { "some process".to_owned() } else { format!("process {}", late.join(", ")) })
+    }
+
+    /// Whether a request of a call is completed.
+    fn test(&mut self, call: &str, request: &mut ffi::MPI_Request) -> Result<bool, CommError> {
+        let mut done: c_int = 0;
+        // SAFETY: the request is one of ours, and the flag an integer that outlives the call; no status is asked for.
+        let code = unsafe { ffi::MPI_Test(request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+        check(self.process, call, code)?;
+        Ok(done != 0)
+    }
+
+    /// Checks that a call of all processes has begun, and waits for its end: a process may be stopped inside it, after its words have come.
+    /// The caller keeps what the call reads and writes alive until then.
+    fn complete(&mut self, call: &str, code: c_int, request: ffi::MPI_Request) -> Result<(), CommError> {
+        check(self.process, call, code)?;
+        self.wait(call, &mut vec![(None, request)])
     }
 
     /// Replaces the integers by their sums over all processes.
@@ -180,27 +231,32 @@ impl Communicator {
         }
         let count = c_int::try_from(integers.len()).expect("the caller cuts long messages");
         let mine = integers.to_vec();
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: `count` integers of the slices' type, which the callers name, are read from one and written to the other.
         let code = unsafe {
-            ffi::MPI_Allreduce(
+            ffi::MPI_Iallreduce(
                 mine.as_ptr().cast(),
                 integers.as_mut_ptr().cast(),
                 count,
                 datatype,
                 ffi::RSMPI_SUM,
                 self.raw,
+                &mut request,
             )
         };
-        check(self.process, "MPI_Allreduce", code)
+        self.complete("MPI_Iallreduce", code, request)
     }
 
     /// One word to every process; returns the words of all for this one.
     pub(crate) fn all_to_all(&mut self, words: &[u64]) -> Result<Vec<u64>, CommError> {
         assert_eq!(words.len(), self.processes, "every process gets a word");
         let mut all = vec![0u64; self.processes];
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: one word for every process is read and written, which is what the buffers hold.
         let code = unsafe {
-            ffi::MPI_Alltoall(
+            ffi::MPI_Ialltoall(
                 words.as_ptr().cast::<c_void>(),
                 1,
                 ffi::RSMPI_UINT64_T,
@@ -208,9 +264,10 @@ impl Communicator {
                 1,
                 ffi::RSMPI_UINT64_T,
                 self.raw,
+                &mut request,
             )
         };
-        check(self.process, "MPI_Alltoall", code)?;
+        self.complete("MPI_Ialltoall", code, request)?;
         Ok(all)
     }
 
@@ -219,9 +276,11 @@ impl Communicator {
         assert_eq!(counts[self.process], mine.len(), "the counts say what every process sends");
         let (counts, starts, total) = layout(counts);
         let mut all = vec![0u8; if self.process == 0 { total } else { 0 }];
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: `mine.len()` bytes are read; process 0 writes `counts[p]` bytes at `starts[p]`, which `layout` fits into `total`.
         let code = unsafe {
-            ffi::MPI_Gatherv(
+            ffi::MPI_Igatherv(
                 start(mine),
                 counts[self.process],
                 ffi::RSMPI_UINT8_T,
@@ -231,18 +290,23 @@ impl Communicator {
                 ffi::RSMPI_UINT8_T,
                 0,
                 self.raw,
+                &mut request,
             )
         };
-        check(self.process, "MPI_Gatherv", code)?;
+        self.complete("MPI_Igatherv", code, request)?;
         Ok(all)
     }
 
     /// Fills `bytes` with those of `root`, on every process.
     pub(crate) fn broadcast(&mut self, root: usize, bytes: &mut [u8]) -> Result<(), CommError> {
         let count = c_int::try_from(bytes.len()).expect("the caller cuts long messages");
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: `count` bytes are read at the root and written elsewhere, which is what the buffer holds.
-        let code = unsafe { ffi::MPI_Bcast(start_mut(bytes), count, ffi::RSMPI_UINT8_T, root as c_int, self.raw) };
-        check(self.process, "MPI_Bcast", code)
+        let code = unsafe {
+            ffi::MPI_Ibcast(start_mut(bytes), count, ffi::RSMPI_UINT8_T, root as c_int, self.raw, &mut request)
+        };
+        self.complete("MPI_Ibcast", code, request)
     }
 
     /// Sends `sent[p]` to every process p, and returns `received[p]` bytes from each, one after the other.
@@ -253,9 +317,11 @@ impl Communicator {
         let (send_counts, send_starts, _) = layout(&lengths);
         let (counts, starts, total) = layout(received);
         let mut incoming = vec![0u8; total];
+        // SAFETY: a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         // SAFETY: `layout` fits what is read into `outgoing` and what is written into `incoming`.
         let code = unsafe {
-            ffi::MPI_Alltoallv(
+            ffi::MPI_Ialltoallv(
                 start(&outgoing),
                 send_counts.as_ptr(),
                 send_starts.as_ptr(),
@@ -265,9 +331,10 @@ impl Communicator {
                 starts.as_ptr(),
                 ffi::RSMPI_UINT8_T,
                 self.raw,
+                &mut request,
             )
         };
-        check(self.process, "MPI_Alltoallv", code)?;
+        self.complete("MPI_Ialltoallv", code, request)?;
         Ok(incoming)
     }
 }

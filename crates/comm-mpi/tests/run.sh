@@ -49,7 +49,7 @@ ends() {
 ends "a process that fails names its reason" 3 "process 1 ends the job: the disk of process 1 is full" fail 3
 ends "a machine that panics ends the job" 101 "process 1 ends the job: a thread of it panicked" panic 6
 ends "a process that goes without a word ends the job" 1 "process 1 ends the job: it ended without finishing" vanish
-ends "a call of MPI that fails ends the job" 1 "process 0 ends the job: engine on process 0: MPI_Gatherv failed" truncate
+ends "a call of MPI that fails ends the job" 1 "process 0 ends the job: engine on process 0: MPI_Igatherv failed" truncate
 ends "machines that do not agree do not start" 3 'machine 2: `seed` is `2`, machine 0 has `0`' disagree
 [ "$(grep -c 'do not agree' "$log")" = 1 ] || fail "what all processes know is said once"
 
