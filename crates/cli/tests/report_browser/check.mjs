@@ -136,7 +136,7 @@ async function hover(page, check, data) {
   const tip = page.locator("[data-plot=bytes] .tip");
   const words = (await tip.isVisible()) ? await tip.innerText() : "";
   const named = data.runs.some((run) => words.startsWith(run.label.trim().slice(0, 12)));
-  check("pointing at a curve reads out method, round, relative and bytes", named && /round[\s\S]*relative[\s\S]*bytes/.test(words), words);
+  check("pointing at a curve reads out method, round, relative and bytes", named && /round[\s\S]*relative[\s\S]*on the wire\s+[\d.,]+ k?M?B/.test(words), words);
   await page.mouse.move(2, 2);
   check("pointing elsewhere ends it", !(await tip.isVisible()));
   await canvas.focus();
