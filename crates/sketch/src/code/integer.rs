@@ -180,7 +180,33 @@ fn fixed(spread: f64) -> i64 {
     (spread * 65_536.0).clamp(1024.0, (1u64 << 46) as f64) as i64
 }
 
+/// Spreads from here on are coded at a coarser grain, which the model can tell apart; what is left of an integer is as likely as not.
+const COARSE: i64 = 5 << 16;
+
 fn encode_one(encoder: &mut Encoder<'_>, odds: &Odds, integer: i32) {
+    if let Some((grain, odds)) = odds.coarser() {
+        let (quotient, rest) = divide(integer, grain);
+        encode_small(encoder, &odds, quotient);
+        encoder.raw(rest, grain);
+    } else {
+        encode_small(encoder, odds, integer);
+    }
+}
+
+fn decode_one(decoder: &mut Decoder<'_>, odds: &Odds) -> Result<i32, CodeError> {
+    let Some((grain, odds)) = odds.coarser() else { return decode_small(decoder, odds) };
+    let quotient = i64::from(decode_small(decoder, &odds)?);
+    let integer = (quotient << grain) - (1 << (grain - 1)) + i64::from(decoder.raw(grain));
+    i32::try_from(integer).map_err(|_| TOO_LONG)
+}
+
+/// The nearest multiple of 2^`grain`, in units of it, and how far the integer lies above the lowest one that it is nearest to.
+fn divide(integer: i32, grain: u32) -> (i32, u32) {
+    let raised = i64::from(integer) + (1 << (grain - 1));
+    ((raised >> grain) as i32, (raised & ((1 << grain) - 1)) as u32)
+}
+
+fn encode_small(encoder: &mut Encoder<'_>, odds: &Odds, integer: i32) {
     // The likelier side is written as the positive one, so that a model serves both.
     let integer = if odds.mirrored { -integer } else { integer };
     encoder.decide(integer == 0, odds.zero());
@@ -190,7 +216,7 @@ fn encode_one(encoder: &mut Encoder<'_>, odds: &Odds, integer: i32) {
     }
 }
 
-fn decode_one(decoder: &mut Decoder<'_>, odds: &Odds) -> Result<i32, CodeError> {
+fn decode_small(decoder: &mut Decoder<'_>, odds: &Odds) -> Result<i32, CodeError> {
     if decoder.decide(odds.zero()) {
         return Ok(0);
     }
@@ -198,6 +224,8 @@ fn decode_one(decoder: &mut Decoder<'_>, odds: &Odds) -> Result<i32, CodeError> 
     let magnitude = decode_magnitude(decoder, odds, positive)?;
     Ok(if positive ^ odds.mirrored { magnitude } else { -magnitude })
 }
+
+const TOO_LONG: CodeError = CodeError("an integer of more than 31 bits");
 
 /// Spread 1/64: below it the odds no longer change.
 const LEAST_VARIANCE: u64 = 1 << 20;
@@ -214,6 +242,13 @@ struct Odds {
 impl Odds {
     fn new(spread: i64, dither: Dither) -> Self {
         Self { spread, dither: i64::from(dither.0).abs(), mirrored: dither.0 < 0 }
+    }
+
+    /// Where the spread is large, the power of two by which an integer is divided before its quotient is coded, and the quotient's odds.
+    fn coarser(&self) -> Option<(u32, Odds)> {
+        let grain = (self.spread / COARSE + 1).ilog2();
+        // At such spreads a dither of half an integer tells nothing.
+        (grain > 0).then(|| (grain, Odds { spread: self.spread >> grain, dither: 0, mirrored: false }))
     }
 
     /// P(z <= k), in units of 2^-30.
@@ -283,14 +318,11 @@ fn decode_magnitude(decoder: &mut Decoder<'_>, odds: &Odds, positive: bool) -> R
     while !decoder.decide(1 << 14) {
         bits += 1;
         if bits > 30 {
-            return Err(CodeError("an integer of more than 31 bits"));
+            return Err(TOO_LONG);
         }
     }
     let rest = 1u32 << bits | decoder.raw(bits);
-    i32::try_from(rest - 1)
-        .ok()
-        .and_then(|rest| rest.checked_add(ESCAPE))
-        .ok_or(CodeError("an integer of more than 31 bits"))
+    i32::try_from(rest - 1).ok().and_then(|rest| rest.checked_add(ESCAPE)).ok_or(TOO_LONG)
 }
 
 const CELLS_A_SPREAD: i64 = 32;
@@ -402,7 +434,9 @@ mod tests {
     #[test]
     fn a_message_costs_little_more_than_the_entropy_given_the_dither() {
         // h(X + U) for X ~ N(0, 0.27^2) is 0.70 bits, for 0.645 it is 1.53, by numerical integration; 60 messages of 1000 scalars.
-        for (spread, entropy) in [(0.27, 0.70), (0.645, 1.53)] {
+        // For spreads well above 1 it is log2(spread sqrt(2 pi e)).
+        for (spread, entropy) in [(0.27, 0.70), (0.645, 1.53), (6.0, 4.63), (50.0, 7.69), (500.0, 11.01), (3e4, 16.92)]
+        {
             let mut coder = IntegerCoder::new();
             let (mut values, mut bytes) = (words(77), Vec::new());
             for message in 0..60 {

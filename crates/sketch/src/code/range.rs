@@ -36,8 +36,10 @@ impl<'a> Encoder<'a> {
 
     /// Writes the lowest `count` bits, at most 32 of them, each as likely as not.
     pub(super) fn raw(&mut self, bits: u32, count: u32) {
-        for i in (0..count).rev() {
-            self.decide(bits >> i & 1 == 1, 1 << 15);
+        for (shift, width) in bytewise(count) {
+            self.range >>= width;
+            self.low += u64::from(self.range) * u64::from(bits >> shift & ((1 << width) - 1));
+            self.normalise();
         }
     }
 
@@ -87,6 +89,11 @@ impl<'a> Encoder<'a> {
     }
 }
 
+/// Cuts `count` bits into pieces of at most eight, the highest first: where each begins, and how wide it is.
+fn bytewise(count: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..count.div_ceil(8)).rev().map(move |piece| (8 * piece, (count - 8 * piece).min(8)))
+}
+
 /// Reads decisions; past the end it reads zeros.
 pub(super) struct Decoder<'a> {
     code: u32,
@@ -115,16 +122,27 @@ impl<'a> Decoder<'a> {
             self.code -= bound;
             self.range -= bound;
         }
+        self.normalise();
+        decision
+    }
+
+    fn normalise(&mut self) {
         while self.range < BOTTOM {
             self.code = self.code << 8 | self.byte();
             self.range <<= 8;
         }
-        decision
     }
 
     /// Reads `count` bits, at most 32.
     pub(super) fn raw(&mut self, count: u32) -> u32 {
-        (0..count).fold(0, |bits, _| bits << 1 | u32::from(self.decide(1 << 15)))
+        bytewise(count).fold(0, |bits, (_, width)| {
+            self.range >>= width;
+            // Bytes that no encoder wrote may point beyond the last of them.
+            let chunk = (self.code / self.range).min((1 << width) - 1);
+            self.code -= chunk * self.range;
+            self.normalise();
+            bits << width | chunk
+        })
     }
 
     /// Whether the message held just what was read: nothing unread, and no zero at its end that the encoder would have cut.
