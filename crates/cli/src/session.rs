@@ -12,8 +12,8 @@ use corewire_data::{DataSet, Labels, Moments, Normalise, Preparation, ReadOption
 use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
 use corewire_journal::{Contents, Snapshot};
-use corewire_optim::catalogue::{self, Constants, MethodInfo, Request};
-use corewire_optim::decentral::Averaging;
+use corewire_optim::catalogue::{self, Constants, MethodInfo, Request, WireKind};
+use corewire_optim::decentral::{Averaging, GossipWire};
 use corewire_optim::method::Method;
 use corewire_optim::optimum;
 use corewire_optim::predict::HeldOutRows;
@@ -237,8 +237,13 @@ impl Session {
         let Some(spec) = self.job.graph.as_ref().filter(|spec| spec.gossips()) else { return Ok(None) };
         let graph = build_graph(spec, self.job.machines, &self.randomness)?;
         let scheme = if spec.gossip == Gossip::Plain { Scheme::Plain } else { Scheme::Chebyshev };
-        let double = self.job.method.settings.wire == catalogue::WireKind::F64;
-        Ok(Some(Averaging::new(graph, scheme, spec.iterations, spec.tolerance, double)?))
+        let wire = match self.job.method.settings.wire {
+            WireKind::Q => GossipWire::Quantised(Box::new(self.randomness.clone())),
+            WireKind::F32 => GossipWire::F32,
+            WireKind::F64 => GossipWire::F64,
+            WireKind::QSum | WireKind::Bf16 => bail!("gossip takes `method.wire` = \"q\", \"f32\" or \"f64\""),
+        };
+        Ok(Some(Averaging::new(graph, scheme, spec.iterations, spec.tolerance, wire)?))
     }
 
     /// Every machine's parent in the tree over which the machines talk, where they do.

@@ -92,7 +92,7 @@ impl Report {
         let (core, passed) = (prepared.info.is_core(), &last.traffic);
         let wire = match job.method.settings.wire {
             WireKind::F64 => "f64",
-            _ if !core || session.gossips() => "f32",
+            _ if !core => "f32",
             WireKind::Q => "q",
             WireKind::QSum => "q-sum",
             WireKind::F32 => "f32",

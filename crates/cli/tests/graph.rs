@@ -50,14 +50,28 @@ fn a_run_over_a_tree_is_kept_resumed_and_replayed() {
 fn machines_gossip_to_the_target_and_cannot_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("run");
-    for (method, gossip) in
-        [("core-gd", "plain"), ("core-agd", "chebyshev"), ("extra", "chebyshev"), ("msda", "chebyshev")]
-    {
+    for (method, gossip, wire) in [
+        ("core-gd", "plain", "q"),
+        ("core-agd", "chebyshev", "q"),
+        ("extra", "chebyshev", "f32"),
+        ("msda", "chebyshev", "f32"),
+    ] {
         let (method, gossip) = (format!("method.name={method}"), format!("graph.gossip={gossip}"));
         let report = run(&[&method, &gossip, "graph.shape=hypercube", "stop.target=1e-4"]);
-        assert_eq!((&report["reached"], &report["wire"]), (&true.into(), &"f32".into()), "{method} {gossip}: {report}");
+        assert_eq!((&report["reached"], &report["wire"]), (&true.into(), &wire.into()), "{method} {gossip}: {report}");
         assert!(report["trips"].as_u64() >= report["rounds"].as_u64());
     }
+    let found = complaint(
+        &[
+            &["run"],
+            &settings(
+                &[&SMALL[..], &["graph.gossip=plain", "graph.shape=ring", "method.name=core-gd", "method.wire=bf16"]]
+                    .concat(),
+            )[..],
+        ]
+        .concat(),
+    );
+    assert!(found.contains("gossip takes `method.wire` = \"q\", \"f32\" or \"f64\""), "{found}");
     let keys = ["method.name=core-agd", "graph.shape=ring", "graph.gossip=chebyshev", "stop.rounds=5", "stop.target=0"];
     object(&[&["run", "--out", text(&kept)], &settings(&[&SMALL[..], &keys].concat())[..]].concat());
     let found = complaint(&["replay", text(&kept), "--out", text(&folder.path().join("m"))]);

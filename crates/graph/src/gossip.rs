@@ -132,22 +132,30 @@ pub struct Gossip {
     previous: Vec<f64>,
     /// T_k(1/ρ)/T_{k+1}(1/ρ) of the iteration before.
     ratio: f64,
+    left: f64,
     done: usize,
 }
 
 impl Gossip {
     /// A machine at the start of an averaging.
     pub fn new(plan: GossipPlan) -> Self {
-        Self { plan, previous: Vec::new(), ratio: 0.0, done: 0 }
+        Self { plan, previous: Vec::new(), ratio: 0.0, left: 1.0, done: 0 }
     }
 
-    /// One iteration: `mine` is overwritten with the machine's next block; `neighbours` are the neighbours' blocks of this iteration.
+    /// What the iterations so far have left of the distance to the mean, at most.
+    pub fn left(&self) -> f64 {
+        self.left
+    }
+
+    /// One iteration: `mine` is overwritten with the machine's next block. `sent` is what the neighbours took it for, `neighbours` is what
+    /// they sent: rounded or not, the mean over all machines stays where it is as long as both ends of every edge see the same.
     ///
     /// # Panics
     /// If the blocks differ in length, or the averaging is over.
-    pub fn step(&mut self, mine: &mut [f64], neighbours: &[&[f64]]) {
+    pub fn step(&mut self, mine: &mut [f64], sent: &[f64], neighbours: &[&[f64]]) {
         assert!(self.done < self.plan.iterations, "the averaging is over");
-        assert!(neighbours.iter().all(|block| block.len() == mine.len()), "all blocks have the same length");
+        let mut blocks = neighbours.iter().copied().chain([sent]);
+        assert!(blocks.all(|block| block.len() == mine.len()), "all blocks have the same length");
         let first = self.done == 0;
         if first {
             self.previous.clear();
@@ -157,25 +165,25 @@ impl Gossip {
         // With c_k = T_k(1/ρ)/T_{k+1}(1/ρ): y_{k+1} = 2 (c_k/ρ) W y_k - c_k c_{k-1} y_{k-1}, W = I - w L, and c_k = ρ/(2 - ρ c_{k-1}).
         // The factors differ by one, so a constant block stays as it is; c_k/ρ keeps a meaning on complete graphs, where ρ = 0.
         let (factor, memory) = match self.plan.scheme {
-            Scheme::Plain => (1.0, 0.0),
-            Scheme::Chebyshev if first => {
-                self.ratio = self.plan.rho;
-                (1.0, 0.0)
-            }
-            Scheme::Chebyshev => {
+            Scheme::Chebyshev if !first => {
                 let next = 1.0 / (2.0 - self.plan.rho * self.ratio);
                 let memory = next * self.plan.rho * self.ratio;
                 self.ratio = next * self.plan.rho;
                 (2.0 * next, memory)
             }
+            Scheme::Plain | Scheme::Chebyshev => {
+                self.ratio = self.plan.rho;
+                (1.0, 0.0)
+            }
         };
         for (k, value) in mine.iter_mut().enumerate() {
             let current = *value;
-            let pull: f64 = neighbours.iter().map(|block| current - block[k]).sum();
+            let pull: f64 = neighbours.iter().map(|block| sent[k] - block[k]).sum();
             // factor = 1 + memory: written as a correction to the current value, which keeps a constant to the bit.
             *value = current + memory * (current - self.previous[k]) - factor * self.plan.weight * pull;
             self.previous[k] = current;
         }
+        self.left *= self.ratio;
         self.done += 1;
     }
 }
@@ -205,7 +213,7 @@ mod tests {
             let sent = blocks.to_vec();
             for (i, (machine, mine)) in machines.iter_mut().zip(blocks.iter_mut()).enumerate() {
                 let received: Vec<&[f64]> = graph.neighbours(i).iter().map(|&j| sent[j].as_slice()).collect();
-                machine.step(mine, &received);
+                machine.step(mine, &sent[i], &received);
             }
         }
     }
@@ -308,7 +316,8 @@ mod tests {
         for iteration in 1.. {
             let neighbour: Vec<f64> =
                 mine.iter().zip(&eigenvalues[1..]).map(|(v, lambda)| v * (1.0 - lambda)).collect();
-            machine.step(&mut mine, &[&neighbour]);
+            let sent = mine.clone();
+            machine.step(&mut mine, &sent, &[&neighbour]);
             if mine.iter().all(|v| v.abs() <= tolerance * (1.0 + 1e-6)) {
                 return iteration;
             }

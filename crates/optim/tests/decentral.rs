@@ -7,7 +7,7 @@ use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
 use corewire_optim::RunError;
 use corewire_optim::catalogue::{self, Constants, MethodSettings, Request};
-use corewire_optim::decentral::{Averaging, GossipCore, GossipMean};
+use corewire_optim::decentral::{Averaging, GossipCore, GossipMean, GossipWire};
 use corewire_optim::estimator::{Form, Quantiser};
 use corewire_optim::method::Method;
 use corewire_optim::method::core::{Core, CoreAlgorithm, Goal, Plan, Wire};
@@ -152,8 +152,8 @@ impl Bench {
     }
 }
 
-fn chebyshev(graph: Graph, double: bool) -> Averaging {
-    Averaging::new(graph, Scheme::Chebyshev, None, 1e-8, double).unwrap()
+fn chebyshev(graph: Graph, wire: GossipWire) -> Averaging {
+    Averaging::new(graph, Scheme::Chebyshev, None, 1e-8, wire).unwrap()
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn core_gd_by_chebyshev_gossip_reaches_the_optimum_of_the_digits() {
             let bench = Bench::new(digits(), model, alpha, graph.machines());
             let rules = Rules { evaluate_every: Some(5), ..bench.rules(400, 1e-6) };
             let wanted = Settings { budget: Some(16), ..DEFAULTS };
-            for result in bench.gossip("core-gd", &chebyshev(graph.clone(), false), &wanted, &rules) {
+            for result in bench.gossip("core-gd", &chebyshev(graph.clone(), GossipWire::F32), &wanted, &rules) {
                 let (finish, _) = result.unwrap();
                 assert_eq!(finish.ended, Ended::Target, "{name} {model:?}: {:?}", finish.last);
                 // Each machine's own point, and not that of the farthest only.
@@ -195,7 +195,7 @@ fn core_gd_by_chebyshev_gossip_reaches_the_optimum_of_the_digits() {
 #[test]
 fn core_agd_by_gossip_takes_fewer_rounds_than_core_gd() {
     let bench = Bench::new(digits(), Model::Ridge, 0.02, 16);
-    let averaging = chebyshev(Graph::ring(16).unwrap(), true);
+    let averaging = chebyshev(Graph::ring(16).unwrap(), GossipWire::F64);
     let wanted = Settings { budget: Some(16), ..DEFAULTS };
     let rounds = ["core-gd", "core-agd"].map(|id| {
         let (finish, _) = bench.gossip(id, &averaging, &wanted, &bench.rules(3000, 1e-6)).remove(0).unwrap();
@@ -211,7 +211,7 @@ fn too_few_iterations_are_told_with_what_to_raise() {
     let wanted = Settings { budget: Some(16), corrected: false };
     let run = |iterations: Option<usize>, tolerance: f64| {
         let graph = Graph::ring(16).unwrap();
-        let averaging = Averaging::new(graph, Scheme::Chebyshev, iterations, tolerance, true).unwrap();
+        let averaging = Averaging::new(graph, Scheme::Chebyshev, iterations, tolerance, GossipWire::F64).unwrap();
         bench.gossip("core-gd", &averaging, &wanted, &bench.rules(200, 1e-6))
     };
     for iterations in [1, 5, 10, 20] {
@@ -237,7 +237,7 @@ fn too_few_iterations_are_told_with_what_to_raise() {
 fn extra_and_msda_reach_the_optimum_of_a_small_ridge_problem() {
     let bench = Bench::new(digits().first_rows(400), Model::Ridge, 0.1, 8);
     for graph in [Graph::ring(8), Graph::grid(2, 4), Graph::star(8)] {
-        let averaging = chebyshev(graph.unwrap(), true);
+        let averaging = chebyshev(graph.unwrap(), GossipWire::F64);
         for (id, rounds) in [("extra", 600), ("msda", 300)] {
             for result in bench.gossip(id, &averaging, &DEFAULTS, &bench.rules(rounds, 1e-6)) {
                 let (finish, _) = result.unwrap();
@@ -250,7 +250,7 @@ fn extra_and_msda_reach_the_optimum_of_a_small_ridge_problem() {
 #[test]
 fn msda_solves_its_local_problems_on_logistic_rows_too() {
     let bench = Bench::new(digits().first_rows(400), Model::Logistic, 0.02, 8);
-    let averaging = chebyshev(Graph::ring(8).unwrap(), true);
+    let averaging = chebyshev(Graph::ring(8).unwrap(), GossipWire::F64);
     for result in bench.gossip("msda", &averaging, &DEFAULTS, &bench.rules(300, 1e-6)) {
         let (finish, _) = result.unwrap();
         assert_eq!(finish.ended, Ended::Target, "{:?}", finish.last);
@@ -260,7 +260,7 @@ fn msda_solves_its_local_problems_on_logistic_rows_too() {
 #[test]
 fn methods_without_a_form_for_gossip_are_refused_with_what_to_do() {
     let bench = Bench::new(digits().first_rows(100), Model::Ridge, 0.1, 4);
-    let averaging = chebyshev(Graph::ring(4).unwrap(), true);
+    let averaging = chebyshev(Graph::ring(4).unwrap(), GossipWire::F64);
     let error = bench.method("core-cg", &averaging, &DEFAULTS).err().unwrap();
     assert!(error.contains("with `graph.gossip` = \"tree\" every method runs"), "{error}");
 }
@@ -286,13 +286,17 @@ fn the_bytes_of_every_edge_are_known_for_tree_gossip_extra_and_msda() {
         let gossip = |id: &str, averaging: &Averaging, wanted: &Settings| -> Vec<(Finish, Vec<Traffic>)> {
             bench.gossip(id, averaging, wanted, &rules).into_iter().map(Result::unwrap).collect()
         };
-        let single = chebyshev(graph.clone(), false);
+        let single = chebyshev(graph.clone(), GossipWire::F32);
         let wanted = Settings { budget: Some(16), ..DEFAULTS };
         let cg = report("core-cg, tree, wire q", &bench.collective(true, Some(&graph), &rules));
         report("core-agd, tree, wire q", &bench.collective(false, Some(&graph), &rules));
-        report("core-agd, Chebyshev, f32, corrected", &gossip("core-agd", &single, &wanted));
+        let floats = report("core-agd, Chebyshev, f32, corrected", &gossip("core-agd", &single, &wanted));
+        let quantised = chebyshev(graph.clone(), GossipWire::Quantised(Box::new(randomness())));
+        let integers = report("core-agd, Chebyshev, q, corrected", &gossip("core-agd", &quantised, &wanted));
         let extra = report("extra, f32", &gossip("extra", &single, &wanted));
         let msda = report("msda, f32", &gossip("msda", &single, &wanted));
+        // About seven bits where floats have 32, exponents and the ends of messages included.
+        assert!(7 * integers < 2 * floats);
         // The tree is what a user should take: by more than an order here.
         assert!(10 * cg < extra.min(msda));
     }

@@ -159,7 +159,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         build: by_gossip_only,
         gossip: Some(|b, averaging| {
             let auto = 0.9 * (1.0 + averaging.least_mixing()) / b.constants.max_smoothness;
-            Ok(boxed(Extra::new(b.start(), averaging.clone(), gossip_step(b)?.unwrap_or(auto))))
+            Ok(boxed(Extra::new(b.start(), averaging, gossip_step(b)?.unwrap_or(auto))))
         }),
     },
     MethodInfo {
@@ -276,7 +276,7 @@ fn gossip_step(b: &Builder<'_>) -> Result<Option<f64>, String> {
     }
 }
 
-/// CORE-GD or CORE-AGD by gossip; scalars travel as 64 bits with wire f64, and as 32 with any other.
+/// CORE-GD or CORE-AGD by gossip, on the wire of the averaging.
 fn gossip_core(b: &Builder<'_>, averaging: &Averaging, accelerated: bool) -> Built {
     let (s, c, given) = (b.settings, b.constants, gossip_step(b)?);
     let curvature =

@@ -23,14 +23,14 @@ pub struct Extra {
 
 impl Extra {
     /// From a start.
-    pub fn new(start: Vec<f64>, averaging: Averaging, step: f64) -> Self {
+    pub fn new(start: Vec<f64>, averaging: &Averaging, step: f64) -> Self {
         let zeros = vec![0.0; start.len()];
         Self {
             x: start,
             half: Vec::new(),
             gradient: zeros.clone(),
             step,
-            averaging,
+            averaging: averaging.with_floats(),
             mixed: zeros.clone(),
             next_gradient: zeros,
         }
@@ -54,9 +54,9 @@ impl Method for Extra {
         false
     }
 
-    fn round(&mut self, _: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         context.objective.gradient(&self.x, &mut self.next_gradient);
-        self.averaging.mix(context.comm, &self.x, &mut self.mixed)?;
+        self.averaging.mix(round, context.comm, &self.x, &mut self.mixed)?;
         let first = self.half.is_empty();
         self.half.resize(self.x.len(), 0.0);
         for i in 0..self.x.len() {

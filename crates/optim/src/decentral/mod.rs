@@ -7,16 +7,19 @@
 //! - [`averaging`]: blocks of numbers, averaged with neighbours, and what is left of their differences.
 //! - [`mean`]: CORE's estimate by gossip of its scalars, with or without a pull towards the others.
 //! - [`core`]: CORE-GD and CORE-AGD on it (Algorithm 5).
-//! - [`extra`], [`msda`]: what the field does without compression.
+//! - [`extra`], [`msda`]: baselines without compression.
+//! - [`wire`]: how a block travels to a neighbour.
 
 pub mod averaging;
 pub mod core;
 pub mod extra;
 pub mod mean;
 pub mod msda;
+pub mod wire;
 
 pub use averaging::Averaging;
 pub use core::GossipCore;
 pub use extra::Extra;
 pub use mean::GossipMean;
 pub use msda::Msda;
+pub use wire::GossipWire;

@@ -41,7 +41,7 @@ impl Msda {
             step: strong_convexity / (1.0 + c),
             momentum: (root - 1.0) / (root + 1.0),
             plan,
-            averaging: averaging.clone(),
+            averaging: averaging.with_floats(),
         }
     }
 }
@@ -63,11 +63,12 @@ impl Method for Msda {
         false
     }
 
-    fn round(&mut self, _: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         let mut tilted = Tilted { objective: context.objective, slope: &self.z };
         self.point = optimum::minimise(&mut tilted, &self.point).0;
         let mut averaged = self.point.clone();
-        self.averaging.gossip(self.plan, context.comm, &mut averaged, |_, _, _| ())?;
+        let whole = 0..averaged.len();
+        self.averaging.gossip(self.plan, round, context.comm, &mut averaged, &[whole], |_, _, _| ())?;
         for i in 0..self.point.len() {
             let next = self.z[i] - self.step * (self.point[i] - averaged[i]);
             self.z[i] = next + self.momentum * (next - self.y[i]);
