@@ -15,7 +15,7 @@ pub struct Dither(i32);
 /// A message that no encoder wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} does not fit the code of dithered integers")]
-pub struct CodeError(&'static str);
+pub struct CodeError(pub(super) &'static str);
 
 impl Dither {
     /// Fills `out` with the dithers of an address, two a word.
@@ -31,6 +31,20 @@ impl Dither {
 
     /// No dither, for integers that were not dithered.
     pub const NONE: Dither = Dither(0);
+
+    /// The dither of this size, in units of 2^-32, that is not negative.
+    pub(super) fn of_size(size: u32) -> Self {
+        Self(size as i32)
+    }
+
+    /// Its size, in units of 2^-32.
+    pub(super) fn size(self) -> u32 {
+        self.0.unsigned_abs()
+    }
+
+    pub(super) fn is_negative(self) -> bool {
+        self.0 < 0
+    }
 
     /// Its value in (-1/2, 1/2).
     pub fn value(self) -> f64 {
@@ -201,7 +215,7 @@ fn decode_one(decoder: &mut Decoder<'_>, odds: &Odds) -> Result<i32, CodeError> 
 }
 
 /// The nearest multiple of 2^`grain`, in units of it, and how far the integer lies above the lowest one that it is nearest to.
-fn divide(integer: i32, grain: u32) -> (i32, u32) {
+pub(super) fn divide(integer: i32, grain: u32) -> (i32, u32) {
     let raised = i64::from(integer) + (1 << (grain - 1));
     ((raised >> grain) as i32, (raised & ((1 << grain) - 1)) as u32)
 }
@@ -231,7 +245,7 @@ const TOO_LONG: CodeError = CodeError("an integer of more than 31 bits");
 const LEAST_VARIANCE: u64 = 1 << 20;
 
 /// How likely each integer is, given the spread and a dither that is not negative.
-struct Odds {
+pub(super) struct Odds {
     /// In units of 2^-16.
     spread: i64,
     /// In units of 2^-32.
@@ -240,7 +254,7 @@ struct Odds {
 }
 
 impl Odds {
-    fn new(spread: i64, dither: Dither) -> Self {
+    pub(super) fn new(spread: i64, dither: Dither) -> Self {
         Self { spread, dither: i64::from(dither.0).abs(), mirrored: dither.0 < 0 }
     }
 
@@ -252,7 +266,7 @@ impl Odds {
     }
 
     /// P(z <= k), in units of 2^-30.
-    fn below(&self, k: i32) -> i64 {
+    pub(super) fn below(&self, k: i32) -> i64 {
         // z <= k means p/D < k + 1/2 - u.
         let threshold = (i64::from(k) << 32) + (1 << 31) - self.dither;
         let position = threshold.abs() / self.spread * CELLS_A_SPREAD;
