@@ -11,8 +11,11 @@ REPORTS := $(TARGET)/reports
 FETCH := corewire-cli/fetch,corewire-data/fetch
 DENY_VERSION := 0.20.2
 PLAYWRIGHT_VERSION := 1.65.0
+PYTHON := $(TARGET)/python
+TORCH_VERSION := 2.15.0
+MATURIN_VERSION := 1.16.0
 
-.PHONY: help setup build test fmt lint doc deny answers mpi neon browser fuzz unit soak bench clean
+.PHONY: help setup build test fmt lint doc deny answers mpi neon browser fuzz python unit soak bench clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +23,7 @@ help: ## Lists the targets.
 build: ## Builds the command line: target/release/corewire.
 	cargo build --release
 
-PARTS := setup fmt lint doc deny answers mpi neon browser fuzz unit
+PARTS := setup fmt lint doc deny answers mpi neon browser fuzz python unit
 
 test: ## Sets up and runs everything below but soak and bench, and says how long each part took.
 	@for part in $(PARTS); do \
@@ -38,6 +41,7 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	command -v qemu-aarch64 >/dev/null || missing+=(qemu-user); \
 	command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross); \
 	command -v python3 >/dev/null || missing+=(python3); \
+	python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv); \
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v npm >/dev/null || missing+=(npm); \
 	if [ $${#missing[@]} = 0 ]; then exit 0; fi; \
@@ -116,6 +120,19 @@ fuzz: ## Checks that the fuzz targets still compile.
 	@if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml; then \
 	    echo "skipped: the fuzz targets, their dependencies cannot be fetched"; exit 0; fi; \
 	CARGO_TARGET_DIR=$(TARGET)/fuzz cargo check --quiet --manifest-path fuzz/Cargo.toml --bins
+
+# The wheel is a debug build: the workspace optimises those, and most of it is there already.
+python: $(PYTHON)/bin/pytest ## Builds the Python wheel and runs its tests, with PyTorch, in a virtual environment that is kept.
+	@if ! [ -x $< ]; then echo "skipped: the Python package, its environment cannot be made"; exit 0; fi; \
+	rm -rf $(PYTHON)/wheels; \
+	$(PYTHON)/bin/maturin build --quiet --manifest-path python/Cargo.toml --interpreter $(PYTHON)/bin/python --out $(PYTHON)/wheels; \
+	$(PYTHON)/bin/pip install --quiet --force-reinstall --no-deps $(PYTHON)/wheels/*.whl; \
+	cd python && $(PYTHON)/bin/pytest
+
+$(PYTHON)/bin/pytest:
+	@if ! python3 -m venv $(PYTHON); then echo "skipped: python3 -m venv failed"; exit 0; fi; \
+	$(PYTHON)/bin/pip install --quiet maturin==$(MATURIN_VERSION) numpy torch==$(TORCH_VERSION) pytest \
+	    || echo "skipped: pip could not install torch, numpy, maturin and pytest"
 
 # With downloads, so that their tests run too. The last line adds up what cargo printed for every test program.
 unit: ## Runs all tests of the workspace, and adds them up.

@@ -1,0 +1,220 @@
+"""Trains an image classifier under DistributedDataParallel with any of several communication hooks, and says what each sent.
+
+    torchrun --standalone --nproc-per-node 2 examples/ddp_resnet18.py --hook core --data random --steps 5
+    torchrun --standalone --nproc-per-node 4 examples/ddp_resnet18.py --net lenet --data mnist:FOLDER --epochs 4 --hook core
+
+Data is `random`, `mnist:FOLDER` (the four IDX files, gzipped) or `images:FOLDER` (one folder of pictures for each class, as CIFAR-10 is
+often given). Hooks: none, bf16, powersgd (with --rank), core (with --ratio and --wire), and core-gradient, which sketches the gradient and
+leaves the momentum to the optimiser, to see what that costs.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import pathlib
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from corewire.torch import CoreState, core_hook
+
+
+def norm(channels):
+    return nn.GroupNorm(min(8, channels), channels)
+
+
+class Residual(nn.Module):
+    def __init__(self, into, out, stride):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(into, out, 3, stride, 1, bias=False), norm(out), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(out, out, 3, 1, 1, bias=False), norm(out))
+        self.short = nn.Conv2d(into, out, 1, stride, bias=False) if stride > 1 or into != out else nn.Identity()
+
+    def forward(self, x):
+        return functional.relu(self.second(self.first(x)) + self.short(x))
+
+
+def network(name, channels, classes):
+    if name == "lenet":
+        return nn.Sequential(
+            nn.Conv2d(channels, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.LazyLinear(120), nn.ReLU(), nn.Linear(120, classes),
+        )  # fmt: skip
+    if name == "small":
+        return nn.Sequential(
+            nn.Conv2d(channels, 24, 3, padding=1, bias=False), norm(24), nn.ReLU(), Residual(24, 24, 1), Residual(24, 48, 2),
+            Residual(48, 96, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, classes),
+        )  # fmt: skip
+    import torchvision
+
+    net = torchvision.models.resnet18(num_classes=classes)
+    net.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+    net.maxpool = nn.Identity()
+    return net
+
+
+def idx(path):
+    with gzip.open(path) as file:
+        data = file.read()
+    sizes = [int.from_bytes(data[4 + 4 * k : 8 + 4 * k], "big") for k in range(data[3])]
+    return torch.frombuffer(bytearray(data[4 + 4 * len(sizes) :]), dtype=torch.uint8).view(sizes)
+
+
+def pictures(folder, limit):
+    from torchvision.io import decode_image
+
+    images, labels = [], []
+    classes = sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir())
+    for label, each in enumerate(classes):
+        for path in sorted(each.iterdir())[: limit // len(classes)]:
+            images.append(decode_image(str(path)))
+            labels.append(label)
+    return torch.stack(images), torch.tensor(labels)
+
+
+def data(source, rows, test_rows):
+    """Training and test images as bytes, with labels."""
+    kind, _, folder = source.partition(":")
+    if kind == "random":
+        random = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 256, (rows, 3, 32, 32), generator=random, dtype=torch.uint8)
+        labels = torch.randint(0, 10, (rows,), generator=random)
+        return images, labels, images[:64], labels[:64]
+    root = pathlib.Path(folder)
+    if kind == "mnist":
+        sets = [idx(root / f"{part}.gz") for part in (
+            "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+        )]  # fmt: skip
+        return sets[0][:rows, None], sets[1][:rows].long(), sets[2][:test_rows, None], sets[3][:test_rows].long()
+    return *pictures(root / "train", rows), *pictures(root / "test", test_rows)
+
+
+def augmented(images, random):
+    """Random crops after a padding by four, and flips."""
+    padded = functional.pad(images, (4, 4, 4, 4))
+    top, left = torch.randint(0, 9, (2, len(images)), generator=random)
+    side = images.shape[-1]
+    rows, columns = torch.arange(side), torch.arange(side)
+    crops = padded[torch.arange(len(images))[:, None, None, None], torch.arange(images.shape[1])[None, :, None, None],
+                   (top[:, None] + rows)[:, None, :, None], (left[:, None] + columns)[:, None, None, :]]  # fmt: skip
+    flips = torch.rand(len(images), generator=random) < 0.5
+    return torch.where(flips[:, None, None, None], crops.flip(-1), crops)
+
+
+def register(ddp, net, optimizer, arguments):
+    """Registers the hook; the state, where it counts its own bytes."""
+    if arguments.hook in ("core", "core-gradient"):
+        beta = 0.9 if arguments.hook == "core" else 0.0
+        state = CoreState(net, arguments.ratio, beta, arguments.seed, arguments.wire)
+        if arguments.hook == "core":
+            state.optimizer(optimizer)
+        else:
+            state.close()
+        ddp.register_comm_hook(state, core_hook)
+        return state
+    if arguments.hook == "bf16":
+        ddp.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    if arguments.hook == "powersgd":
+        # From the second step on, and every matrix: what the others do too.
+        state = powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=arguments.rank, start_powerSGD_iter=2, min_compression_rate=1
+        )
+        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        return state
+    return None
+
+
+def loopback_bytes():
+    return int(pathlib.Path("/sys/class/net/lo/statistics/tx_bytes").read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hook", choices=["none", "bf16", "powersgd", "core", "core-gradient"], default="core")
+    parser.add_argument("--net", choices=["resnet18", "small", "lenet"], default="resnet18")
+    parser.add_argument("--data", default="random")
+    parser.add_argument("--rows", type=int, default=12_000)
+    parser.add_argument("--test-rows", type=int, default=10_000)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="ends after so many steps, whatever the epochs")
+    parser.add_argument("--batch", type=int, default=32, help="rows per process and step")
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--weight-decay", type=float, default=5e-4)
+    parser.add_argument("--ratio", type=float, default=12)
+    parser.add_argument("--wire", default="q")
+    parser.add_argument("--rank", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=0, help="threads per process; 0 shares the cores")
+    parser.add_argument("--json", help="appends the result to this file")
+    arguments = parser.parse_args()
+
+    dist.init_process_group("gloo")
+    rank, machines = dist.get_rank(), dist.get_world_size()
+    torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // machines))
+    images, labels, test_images, test_labels = data(arguments.data, arguments.rows, arguments.test_rows)
+    mean = images.float().mean((0, 2, 3), keepdim=True)
+    deviation = images.float().std((0, 2, 3), keepdim=True)
+    scaled = lambda batch: (batch.float() - mean) / deviation  # noqa: E731
+
+    torch.manual_seed(arguments.seed)
+    net = network(arguments.net, images.shape[1], int(labels.max()) + 1)
+    net(scaled(test_images[:2]))
+    optimizer = torch.optim.SGD(net.parameters(), lr=arguments.lr, momentum=0.9, weight_decay=arguments.weight_decay)
+    ddp = DistributedDataParallel(net)
+    state = register(ddp, net, optimizer, arguments)
+    per_epoch = len(images) // (arguments.batch * machines)
+    steps = arguments.steps or arguments.epochs * per_epoch
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, arguments.lr, total_steps=steps, pct_start=0.15, cycle_momentum=False
+    )
+    random, own = torch.Generator().manual_seed(arguments.seed), torch.Generator().manual_seed(1 + rank)
+    flips = arguments.data.startswith("images")
+    dist.barrier()
+    begun, before, loss_sum = time.perf_counter(), loopback_bytes(), 0.0
+    for step in range(steps):
+        if step % per_epoch == 0:
+            order, loss_sum = torch.randperm(len(images), generator=random), 0.0
+        first = (step % per_epoch) * arguments.batch * machines + rank * arguments.batch
+        rows = order[first : first + arguments.batch]
+        batch = scaled(images[rows])
+        loss = functional.cross_entropy(ddp(augmented(batch, own) if flips else batch), labels[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        loss_sum += loss.item()
+    dist.barrier()
+    seconds, passed = time.perf_counter() - begun, loopback_bytes() - before
+    net.eval()
+    with torch.no_grad():
+        parts = zip(test_images.split(500), test_labels.split(500))
+        right = sum((net(scaled(x)).argmax(1) == y).sum().item() for x, y in parts)
+    if rank == 0:
+        parameters = sum(parameter.numel() for parameter in net.parameters())
+        dense = 8 * (machines - 1) / machines * parameters * steps
+        result = {
+            "hook": arguments.hook, "net": arguments.net, "machines": machines, "parameters": parameters, "steps": steps,
+            "lr": arguments.lr, "seed": arguments.seed, "loss": loss_sum / (1 + (steps - 1) % per_epoch),
+            "accuracy": right / len(test_images), "seconds_per_step": seconds / steps, "loopback_bytes": passed,
+            "dense_bytes_per_process": dense, "factor_at_the_loopback": machines * dense / passed,
+        }  # fmt: skip
+        if isinstance(state, CoreState):
+            result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats.scalars()}
+        if arguments.hook == "powersgd":
+            result["rank"] = arguments.rank
+        print(json.dumps(result), flush=True)
+        if arguments.json:
+            with open(arguments.json, "a") as file:
+                file.write(json.dumps(result) + "\n")
+    dist.barrier()
+    dist.destroy_process_group()
+    os._exit(0)
+
+
+main()

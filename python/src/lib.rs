@@ -1,0 +1,53 @@
+//! The native half of the Python package: sketches, codes and the mean of scalars, on numpy arrays and without the interpreter lock.
+//! What torch and scikit-learn need around them is written in Python.
+
+mod quantiser;
+mod sketch;
+mod wire;
+
+use numpy::{Element, PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use corewire_sketch::Seed;
+
+/// The seed of an argument: a whole number that all machines know, or 32 secret bytes.
+fn read_seed(seed: &Bound<'_, PyAny>) -> PyResult<Seed> {
+    if let Ok(number) = seed.extract::<u64>() {
+        return Ok(Seed::reproducible(number));
+    }
+    let bytes = seed.cast::<PyBytes>().ok().and_then(|bytes| <[u8; 32]>::try_from(bytes.as_bytes()).ok());
+    bytes.map(Seed::from_bytes).ok_or_else(|| {
+        PyValueError::new_err("seed: a whole number from 0 to 2**64 - 1, or 32 secret bytes (os.urandom(32))")
+    })
+}
+
+fn contiguous<'a, T: Element>(name: &str, array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
+    array.as_slice().map_err(|_| not_contiguous(name))
+}
+
+fn contiguous_mut<'a, T: Element>(name: &str, array: &'a mut PyReadwriteArray1<'_, T>) -> PyResult<&'a mut [T]> {
+    array.as_slice_mut().map_err(|_| not_contiguous(name))
+}
+
+fn not_contiguous(name: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}: the array is not contiguous; numpy.ascontiguousarray makes a copy that is"))
+}
+
+fn expect_length(name: &str, found: usize, expected: usize) -> PyResult<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("{name}: {found} numbers where {expected} are due")))
+}
+
+/// The native half of `corewire`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<sketch::Sketch>()?;
+    module.add_class::<quantiser::Quantiser>()?;
+    module.add_class::<wire::MeanWire>()?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! `corewire.Sketch`.
+
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Sketch as _};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::{contiguous, contiguous_mut, expect_length, read_seed};
+
+/// Common random directions: everybody with the same seed has the same ones in every round.
+///
+/// `project` turns a vector of `dim` numbers into `budget` scalars, which may be summed over machines; `reconstruct` turns scalars back into
+/// a vector whose mean over rounds is the vector itself. float32 or float64, one-dimensional and contiguous; nothing is copied, and the
+/// interpreter lock is released. The bits are those of the Rust library, on every CPU and for any number of threads.
+///
+/// >>> import numpy as np
+/// >>> from corewire import Sketch
+/// >>> sketch = Sketch(1000, 64, seed=1)
+/// >>> scalars = sketch.project(0, np.ones(1000))
+/// >>> scalars.shape, sketch.reconstruct(0, scalars).shape
+/// ((64,), (1000,))
+#[pyclass(module = "corewire", frozen, from_py_object)]
+#[derive(Clone)]
+pub struct Sketch {
+    inner: AnySketch,
+}
+
+/// Calls the same method for the one element type that the arguments have.
+macro_rules! for_type {
+    ($vector:expr, $T:ident, $work:expr) => {{
+        if let Ok(array) = $vector.cast::<PyArray1<f32>>() {
+            type $T = f32;
+            #[allow(clippy::redundant_closure_call)]
+            return $work(array);
+        }
+        if let Ok(array) = $vector.cast::<PyArray1<f64>>() {
+            type $T = f64;
+            #[allow(clippy::redundant_closure_call)]
+            return $work(array);
+        }
+        Err(PyTypeError::new_err("a one-dimensional numpy array of float32 or float64 is needed"))
+    }};
+}
+
+#[pymethods]
+impl Sketch {
+    #[new]
+    #[pyo3(signature = (dim, budget, family = "hadamard", seed = None))]
+    fn new(dim: usize, budget: usize, family: &str, seed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let seed = match seed {
+            Some(seed) => read_seed(seed)?,
+            None => corewire_sketch::Seed::reproducible(0),
+        };
+        let family: Family = family.parse().map_err(|error| PyValueError::new_err(format!("family: {error}")))?;
+        let inner = AnySketch::new(family, &CommonRandomness::new(&seed), dim, budget)
+            .map_err(|error| PyValueError::new_err(format!("dim, budget: {error}")))?;
+        Ok(Self { inner })
+    }
+
+    /// The length of the vectors.
+    #[getter]
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    /// The number of scalars.
+    #[getter]
+    fn budget(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// The family's name.
+    #[getter]
+    fn family(&self) -> String {
+        self.inner.family().to_string()
+    }
+
+    /// The scalars of a vector in a round, in `out` if given.
+    #[pyo3(signature = (round, vector, out = None))]
+    fn project<'py>(
+        &self,
+        py: Python<'py>,
+        round: u64,
+        vector: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        for_type!(vector, T, |array: &Bound<'py, PyArray1<T>>| {
+            let from: PyReadonlyArray1<'_, T> = array.try_readonly()?;
+            let from = contiguous("vector", &from)?;
+            expect_length("vector", from.len(), self.inner.dim())?;
+            let out = output::<T>(py, out, self.inner.len())?;
+            let mut to: PyReadwriteArray1<'_, T> = out.try_readwrite()?;
+            let to = contiguous_mut("out", &mut to)?;
+            py.detach(|| self.inner.project(round, from, to));
+            Ok(out.clone().into_any())
+        })
+    }
+
+    /// The vector that scalars stand for in a round, in `out` if given.
+    #[pyo3(signature = (round, scalars, out = None))]
+    fn reconstruct<'py>(
+        &self,
+        py: Python<'py>,
+        round: u64,
+        scalars: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        for_type!(scalars, T, |array: &Bound<'py, PyArray1<T>>| {
+            let from: PyReadonlyArray1<'_, T> = array.try_readonly()?;
+            let from = contiguous("scalars", &from)?;
+            expect_length("scalars", from.len(), self.inner.len())?;
+            let out = output::<T>(py, out, self.inner.dim())?;
+            let mut to: PyReadwriteArray1<'_, T> = out.try_readwrite()?;
+            let to = contiguous_mut("out", &mut to)?;
+            py.detach(|| self.inner.reconstruct(round, from, to));
+            Ok(out.clone().into_any())
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Sketch(dim={}, budget={}, family='{}')", self.dim(), self.budget(), self.family())
+    }
+}
+
+/// The array to write to: a new one, or the given one if it fits.
+fn output<'py, T: numpy::Element + Default + Copy>(
+    py: Python<'py>,
+    given: Option<&Bound<'py, PyAny>>,
+    length: usize,
+) -> PyResult<Bound<'py, PyArray1<T>>> {
+    let Some(given) = given else { return Ok(PyArray1::zeros(py, length, false)) };
+    let array = given.cast::<PyArray1<T>>().map_err(|_| {
+        PyTypeError::new_err("out: a one-dimensional numpy array of the same type as the argument is needed")
+    })?;
+    expect_length("out", array.len()?, length)?;
+    Ok(array.clone())
+}

@@ -1,0 +1,307 @@
+//! The mean of all machines' scalars through a sharded hub: machine k is the hub of shard k, so that nobody carries more than others.
+//!
+//! Every machine cuts its m scalars into n shards and sends each to its hub (an all-to-all); the hub decodes, averages, quantises again and
+//! sends the result to all (an all-gather). Two codes: `q`, dithered integers at their entropy, and `4bit`, dithered integers in four bits
+//! with a step of its own in every message, so that nothing is ever clipped.
+
+use std::ops::Range;
+
+use corewire_sketch::code::{Dither, decode_many, dequantise, encode_many, quantise};
+use corewire_sketch::{CommonRandomness, Purpose};
+use numpy::{PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rayon::prelude::*;
+
+use crate::{contiguous, contiguous_mut, expect_length, read_seed};
+
+/// Scalars that are coded together; pieces are coded in parallel. Even, because dithers come in pairs.
+const PIECE: usize = 1 << 15;
+/// The largest magnitude in four bits that leaves the dither room.
+const MOST: f64 = 7.0;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Code {
+    Entropy,
+    FourBits,
+}
+
+/// The code of scalars between machines that average through a sharded hub.
+#[pyclass(module = "corewire", frozen)]
+pub struct MeanWire {
+    randomness: CommonRandomness,
+    code: Code,
+    scalars: usize,
+    machines: usize,
+}
+
+/// One stream of dithers: a machine's own, or a hub's.
+#[derive(Clone, Copy)]
+struct Dithers<'a> {
+    randomness: &'a CommonRandomness,
+    purpose: Purpose,
+    round: u64,
+    row: u32,
+}
+
+impl Dithers<'_> {
+    /// Those of a range that begins at an even place.
+    fn of(&self, range: &Range<usize>) -> Vec<Dither> {
+        let mut words = self.randomness.words(self.purpose, self.round, self.row);
+        words.seek(range.start as u64 / 2);
+        let mut dithers = vec![Dither::NONE; range.len()];
+        Dither::fill(&mut words, &mut dithers);
+        dithers
+    }
+}
+
+impl Code {
+    /// Appends the code of some scalars, the first of which is number `first` of all.
+    fn write(self, dithers: Dithers<'_>, first: usize, scalars: &[f32], step: f64) -> Vec<u8> {
+        let pieces = scalars.par_chunks(PIECE).enumerate().map(|(index, piece)| {
+            let start = first + index * PIECE;
+            let dithers = dithers.of(&(start..start + piece.len()));
+            let mut body = Vec::new();
+            match self {
+                Code::Entropy => {
+                    let integers: Vec<i32> =
+                        piece.iter().zip(&dithers).map(|(&s, &dither)| quantise(s.into(), step, dither)).collect();
+                    encode_many(&integers, &dithers, &mut body);
+                }
+                Code::FourBits => {
+                    let largest = piece.iter().fold(0.0f32, |largest, s| largest.max(s.abs()));
+                    let step = (step as f32).max(largest / MOST as f32);
+                    body.extend_from_slice(&step.to_le_bytes());
+                    let nibble = |(&s, &dither): (&f32, &Dither)| quantise(s.into(), step.into(), dither) as u8 & 15;
+                    let nibbles: Vec<u8> = piece.iter().zip(&dithers).map(nibble).collect();
+                    body.extend(nibbles.chunks(2).map(|pair| pair[0] | pair.get(1).copied().unwrap_or(0) << 4));
+                }
+            }
+            body
+        });
+        let mut message = Vec::new();
+        for body in pieces.collect::<Vec<_>>() {
+            message.extend_from_slice(&(body.len() as u32).to_le_bytes());
+            message.extend_from_slice(&body);
+        }
+        message
+    }
+
+    /// Adds what a message stands for to `sums`, the first of which is number `first` of all.
+    fn add(
+        self,
+        dithers: Dithers<'_>,
+        first: usize,
+        message: &[u8],
+        step: f64,
+        sums: &mut [f64],
+    ) -> Result<(), String> {
+        let (mut rest, mut bodies) = (message, Vec::new());
+        while let Some((length, after)) = rest.split_first_chunk::<4>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            let (body, after) = after.split_at_checked(length).ok_or("it ends too early")?;
+            bodies.push(body);
+            rest = after;
+        }
+        if !rest.is_empty() || bodies.len() != sums.len().div_ceil(PIECE) {
+            return Err(format!("it has {} pieces where {} are due", bodies.len(), sums.len().div_ceil(PIECE)));
+        }
+        sums.par_chunks_mut(PIECE).zip(bodies).enumerate().try_for_each(|(index, (sums, body))| {
+            let start = first + index * PIECE;
+            let dithers = dithers.of(&(start..start + sums.len()));
+            match self {
+                Code::Entropy => {
+                    let mut integers = vec![0; sums.len()];
+                    let decoded = decode_many(body, &dithers, &mut integers);
+                    decoded.map_err(|error| error.to_string())?;
+                    for ((sum, integer), dither) in sums.iter_mut().zip(integers).zip(dithers) {
+                        *sum += dequantise(integer, step, dither);
+                    }
+                }
+                Code::FourBits => {
+                    let (step, nibbles) = body.split_first_chunk::<4>().ok_or("a piece without a step")?;
+                    let step = f64::from(f32::from_le_bytes(*step));
+                    if nibbles.len() != sums.len().div_ceil(2) || !step.is_finite() {
+                        return Err("a piece of the wrong length".to_owned());
+                    }
+                    for (at, (sum, dither)) in sums.iter_mut().zip(dithers).enumerate() {
+                        let nibble = nibbles[at / 2] >> (4 * (at % 2)) & 15;
+                        *sum += dequantise(i32::from((nibble << 4) as i8 >> 4), step, dither);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl MeanWire {
+    fn shard(&self, machine: usize) -> Range<usize> {
+        // Even bounds.
+        let bound = |k: usize| (self.scalars * k / self.machines).next_multiple_of(2).min(self.scalars);
+        bound(machine)..if machine + 1 == self.machines { self.scalars } else { bound(machine + 1) }
+    }
+
+    fn dithers(&self, purpose: Purpose, round: u64, row: usize) -> Dithers<'_> {
+        Dithers { randomness: &self.randomness, purpose, round, row: row as u32 }
+    }
+
+    fn check_machine(&self, name: &str, machine: usize) -> PyResult<()> {
+        if machine < self.machines {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!("{name}: machine {machine} of {}", self.machines)))
+    }
+}
+
+fn refused(sender: usize) -> impl Fn(String) -> PyErr {
+    move |what| PyValueError::new_err(format!("the message of machine {sender} cannot be read: {what}"))
+}
+
+#[pymethods]
+impl MeanWire {
+    #[new]
+    fn new(seed: &Bound<'_, PyAny>, scalars: usize, machines: usize, code: &str) -> PyResult<Self> {
+        let code = match code {
+            "q" => Code::Entropy,
+            "4bit" => Code::FourBits,
+            _ => return Err(PyValueError::new_err(format!("code: '{code}' is neither 'q' nor '4bit'"))),
+        };
+        if machines == 0 || machines > u32::MAX as usize {
+            return Err(PyValueError::new_err(format!("machines: {machines}")));
+        }
+        Ok(Self { randomness: CommonRandomness::new(&read_seed(seed)?), code, scalars, machines })
+    }
+
+    /// This machine's messages to the hubs of all shards, in their order.
+    fn split<'py>(
+        &self,
+        py: Python<'py>,
+        round: u64,
+        rank: usize,
+        scalars: PyReadonlyArray1<'py, f32>,
+        step: f64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        self.check_machine("rank", rank)?;
+        let scalars = contiguous("scalars", &scalars)?;
+        expect_length("scalars", scalars.len(), self.scalars)?;
+        let dithers = self.dithers(Purpose::Dither, round, rank);
+        let messages: Vec<Vec<u8>> = py.detach(|| {
+            let shard = |machine| {
+                let range = self.shard(machine);
+                self.code.write(dithers, range.start, &scalars[range], step)
+            };
+            (0..self.machines).map(shard).collect()
+        });
+        Ok(messages.iter().map(|message| PyBytes::new(py, message)).collect())
+    }
+
+    /// What the hub of a shard sends to all, from the messages of all machines in their order.
+    fn combine<'py>(
+        &self,
+        py: Python<'py>,
+        round: u64,
+        rank: usize,
+        messages: Vec<Vec<u8>>,
+        step: f64,
+        step_down: f64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.check_machine("rank", rank)?;
+        expect_length("messages", messages.len(), self.machines)?;
+        let range = self.shard(rank);
+        let message = py.detach(|| {
+            let mut sums = vec![0.0; range.len()];
+            for (sender, message) in messages.iter().enumerate() {
+                let dithers = self.dithers(Purpose::Dither, round, sender);
+                self.code.add(dithers, range.start, message, step, &mut sums).map_err(refused(sender))?;
+            }
+            let means: Vec<f32> = sums.iter().map(|sum| (sum / self.machines as f64) as f32).collect();
+            let dithers = self.dithers(Purpose::DownlinkDither, round, 0);
+            Ok::<_, PyErr>(self.code.write(dithers, range.start, &means, step_down))
+        })?;
+        Ok(PyBytes::new(py, &message))
+    }
+
+    /// Overwrites `out` with the mean, from the messages of all hubs in their order, and returns its mean square.
+    fn join(
+        &self,
+        py: Python<'_>,
+        round: u64,
+        messages: Vec<Vec<u8>>,
+        step_down: f64,
+        mut out: PyReadwriteArray1<'_, f32>,
+    ) -> PyResult<f64> {
+        expect_length("messages", messages.len(), self.machines)?;
+        let out = contiguous_mut("out", &mut out)?;
+        expect_length("out", out.len(), self.scalars)?;
+        py.detach(|| {
+            for (hub, message) in messages.iter().enumerate() {
+                let range = self.shard(hub);
+                let mut means = vec![0.0; range.len()];
+                let dithers = self.dithers(Purpose::DownlinkDither, round, 0);
+                self.code.add(dithers, range.start, message, step_down, &mut means).map_err(refused(hub))?;
+                out[range].iter_mut().zip(means).for_each(|(out, mean)| *out = mean as f32);
+            }
+            // One after the other: the scale that follows from it must have the same bits everywhere.
+            Ok(out.iter().map(|&p| f64::from(p) * f64::from(p)).sum::<f64>() / out.len() as f64)
+        })
+    }
+
+    /// This machine's integers for a sum that somebody else adds up, within `most` in size.
+    fn integers<'py>(
+        &self,
+        py: Python<'py>,
+        round: u64,
+        rank: usize,
+        scalars: PyReadonlyArray1<'py, f32>,
+        step: f64,
+        mut out: PyReadwriteArray1<'py, i8>,
+    ) -> PyResult<()> {
+        let scalars = contiguous("scalars", &scalars)?;
+        let out = contiguous_mut("out", &mut out)?;
+        expect_length("scalars", scalars.len(), self.scalars)?;
+        expect_length("out", out.len(), self.scalars)?;
+        let dithers = self.dithers(Purpose::Dither, round, rank);
+        py.detach(|| {
+            scalars.par_chunks(PIECE).zip(out.par_chunks_mut(PIECE)).enumerate().for_each(|(index, (scalars, out))| {
+                let start = index * PIECE;
+                let dithers = dithers.of(&(start..start + scalars.len()));
+                for ((out, &scalar), dither) in out.iter_mut().zip(scalars).zip(dithers) {
+                    *out = quantise(scalar.into(), step, dither) as i8;
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// Overwrites `out` with the mean that the sums of all machines' integers stand for, and returns its mean square.
+    fn mean_of_sums(
+        &self,
+        py: Python<'_>,
+        round: u64,
+        sums: PyReadonlyArray1<'_, i8>,
+        step: f64,
+        mut out: PyReadwriteArray1<'_, f32>,
+    ) -> PyResult<f64> {
+        let sums = contiguous("sums", &sums)?;
+        let out = contiguous_mut("out", &mut out)?;
+        expect_length("sums", sums.len(), self.scalars)?;
+        expect_length("out", out.len(), self.scalars)?;
+        py.detach(|| {
+            sums.par_chunks(PIECE).zip(out.par_chunks_mut(PIECE)).enumerate().for_each(|(index, (sums, out))| {
+                let range = index * PIECE..index * PIECE + sums.len();
+                let mut all = vec![0.0; sums.len()];
+                for machine in 0..self.machines {
+                    let dithers = self.dithers(Purpose::Dither, round, machine).of(&range);
+                    all.iter_mut().zip(dithers).for_each(|(all, dither)| *all += dither.value());
+                }
+                let unit = step / self.machines as f64;
+                for ((out, &sum), dither) in out.iter_mut().zip(sums).zip(all) {
+                    *out = ((f64::from(sum) - dither) * unit) as f32;
+                }
+            });
+            Ok(out.iter().map(|&p| f64::from(p) * f64::from(p)).sum::<f64>() / out.len() as f64)
+        })
+    }
+}

@@ -1,0 +1,136 @@
+"""The native half: the bits of the Rust library, laws of the codes, and what is refused."""
+
+import doctest
+import pathlib
+import re
+
+import corewire
+import numpy as np
+import pytest
+from corewire import Quantiser, Sketch
+from corewire._native import MeanWire
+
+ANSWERS = pathlib.Path(__file__).parents[2] / "crates" / "sketch" / "known-answers.txt"
+
+
+def known_answers(kind):
+    """The lines of a kind as dictionaries, with the answer as a list of words."""
+    for line in ANSWERS.read_text().splitlines():
+        if line.startswith(kind + " "):
+            keys, answer = line[len(kind) :].split(" : ")
+            yield {**dict(pair.split("=") for pair in keys.split()), "answer": answer.split()}
+
+
+def bits(array):
+    return [f"{word:0{2 * array.itemsize}x}" for word in array.view(f"u{array.itemsize}")]
+
+
+@pytest.mark.parametrize("kind", ["project", "rebuild"])
+def test_the_bits_are_those_of_the_known_answers(kind):
+    checked = 0
+    for case in known_answers(kind):
+        if "block" in case or "from" in case:
+            continue
+        dim, budget, dtype = int(case["dim"]), int(case["budget"]), {"f32": np.float32, "f64": np.float64}[case["type"]]
+        sketch = Sketch(dim, budget, case["family"], seed=2026)
+        if kind == "project":
+            vector = (((37 * np.arange(dim)) % 19 - 9) / 8).astype(dtype)
+            found = sketch.project(int(case["round"]), vector)
+        else:
+            scalars = (((5 * np.arange(budget)) % 11 - 5) / 4).astype(dtype)
+            found = sketch.reconstruct(int(case["round"]), scalars)
+        assert bits(found)[: len(case["answer"])] == case["answer"], case
+        checked += 1
+    assert checked >= 8, checked
+
+
+def test_examples_in_the_docstrings_run():
+    for thing in (Sketch, Quantiser):
+        examples = doctest.DocTestParser().get_doctest(thing.__doc__, {}, thing.__name__, None, 0)
+        assert examples.examples
+        assert doctest.DocTestRunner().run(examples).failed == 0
+
+
+def test_out_is_written_in_place_and_the_mean_over_rounds_is_the_vector():
+    sketch, vector = Sketch(50, 20, seed=3), np.linspace(-1, 1, 50)
+    total, scalars, out = np.zeros(50), np.empty(20), np.empty(50)
+    for round in range(4000):
+        assert sketch.project(round, vector, scalars) is scalars
+        total += sketch.reconstruct(round, scalars, out)
+    # A coordinate's deviation is about sqrt(d/m) ||a||/sqrt(d) = 0.9, its mean's over 4000 rounds 0.015; five of these.
+    assert np.abs(total / 4000 - vector).max() < 0.075
+
+
+@pytest.mark.parametrize(
+    "make, what",
+    [
+        (lambda: Sketch(0, 1), "dimension is 0"),
+        (lambda: Sketch(10, 0), "budget"),
+        (lambda: Sketch(10, 4, "cauchy"), "family"),
+        (lambda: Sketch(10, 4, seed="secret"), "seed"),
+        (lambda: Sketch(10, 4, seed=b"short"), "seed"),
+        (lambda: Sketch(10, 4).project(0, np.zeros(9)), "vector: 9 numbers where 10 are due"),
+        (lambda: Sketch(10, 4).project(0, np.zeros(20)[::2]), "not contiguous"),
+        (lambda: Sketch(10, 4).reconstruct(0, np.zeros(4), np.zeros(9)), "out: 9 numbers where 10 are due"),
+        (lambda: Quantiser(1).quantise(0, 0, np.zeros(3), 0.0), "step"),
+        (lambda: Quantiser(1).quantise(0, 0, np.array([np.nan]), 1.0), "not finite"),
+        (lambda: Quantiser(1).decode(0, 0, b"\xff" * 40, 2), "message"),
+        (lambda: MeanWire(1, 10, 2, "gzip"), "code"),
+        (lambda: MeanWire(1, 10, 0, "q"), "machines"),
+        (lambda: MeanWire(1, 10, 2, "q").split(0, 2, np.zeros(10, np.float32), 1.0), "rank"),
+        (lambda: MeanWire(1, 10, 2, "q").combine(0, 0, [b"", b""], 1.0, 1.0), "machine 0"),
+    ],
+)
+def test_bad_arguments_are_named(make, what):
+    with pytest.raises(ValueError, match=re.escape(what)):
+        make()
+
+
+@pytest.mark.parametrize("array", [np.zeros(10, np.int32), np.zeros((2, 5)), [0.0] * 10, np.zeros(10, np.float16)])
+def test_other_types_are_refused(array):
+    with pytest.raises(TypeError, match="float32 or float64"):
+        Sketch(10, 4).project(0, array)
+
+
+@pytest.mark.parametrize("code", ["q", "4bit"])
+@pytest.mark.parametrize("scalars, machines", [(1, 3), (7, 2), (70_001, 1), (200_000, 3)])
+def test_a_sharded_hub_gives_all_machines_the_same_unbiased_mean(code, scalars, machines):
+    random = np.random.default_rng(5)
+    wire = MeanWire(9, scalars, machines, code)
+    theirs = [random.standard_normal(scalars).astype(np.float32) for _ in range(machines)]
+    step = 0.8
+    sent = [wire.split(4, rank, theirs[rank], step) for rank in range(machines)]
+    replies = [wire.combine(4, hub, [sent[rank][hub] for rank in range(machines)], step, step) for hub in range(machines)]
+    outs = [np.empty(scalars, np.float32) for _ in range(machines)]
+    squares = {wire.join(4, replies, step, out) for out in outs}
+    assert len(squares) == 1 and all((out == outs[0]).all() for out in outs)
+    error = outs[0] - np.mean(theirs, axis=0)
+    # Uniform errors within half a step up and down; a 4-bit piece may widen its step to a seventh of its largest scalar.
+    assert np.abs(error).max() <= step + 1e-5
+    if scalars > 1000:
+        deviation = step * np.sqrt((1 / machines + 1) / 12)
+        assert abs(error.mean()) < 5 * deviation / np.sqrt(scalars)
+        assert abs(error.std() / deviation - 1) < 0.02
+    if code == "4bit" and scalars > 1000:
+        assert sum(len(message) for message in sent[0]) <= scalars / 2 + 8 * (scalars / 2**15 + machines + 1)
+
+
+def test_sums_of_bytes_give_the_mean():
+    scalars, machines, step = 50_000, 4, 0.5
+    random = np.random.default_rng(6)
+    wire = MeanWire(9, scalars, machines, "q")
+    theirs = [random.standard_normal(scalars).astype(np.float32) for _ in range(machines)]
+    sums = np.zeros(scalars, np.int8)
+    for rank, scalar in enumerate(theirs):
+        integers = np.empty(scalars, np.int8)
+        wire.integers(1, rank, scalar, step, integers)
+        sums += integers
+    mean = np.empty(scalars, np.float32)
+    wire.mean_of_sums(1, sums, step, mean)
+    error = mean - np.mean(theirs, axis=0)
+    assert np.abs(error).max() <= step / 2 + 1e-5
+    assert abs(error.std() / (step / np.sqrt(12 * machines)) - 1) < 0.02
+
+
+def test_there_is_a_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", corewire.__version__)

@@ -1,0 +1,214 @@
+"""What each process of a distributed test does: `torchrun worker.py SCENARIO FOLDER [key=value ...]`. The answer is FOLDER/RANK.json."""
+
+import hashlib
+import json
+import os
+import pathlib
+import sys
+
+import torch
+import torch.distributed as dist
+from corewire.torch import CoreState, all_reduce_mean, core_hook
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+# Some virtual machines announce instructions for bfloat16 that they do not have, and torch believes them.
+torch.backends.mkldnn.enabled = False
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 3)
+    )
+
+
+def batch(step, rank, rows=8):
+    random = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(rows, 20, generator=random)
+    return x, (x[:, 0] > 0).long() + (x[:, 1] > 1).long()
+
+
+def digest(net):
+    sha = hashlib.sha256()
+    for parameter in net.parameters():
+        sha.update(parameter.detach().float().numpy().tobytes())
+    return sha.hexdigest()
+
+
+class Run:
+    """A small model under DDP with the hook. Buckets are tiny, so that there are several of them."""
+
+    def __init__(self, momentum=0.9, dtype=torch.float32, static=False, **keys):
+        self.net = model().to(dtype)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=momentum, weight_decay=1e-3)
+        self.state = CoreState(self.net, seed=7, **{"ratio": 8, **keys})
+        self.state.optimizer(self.optimizer)
+        self.ddp = DistributedDataParallel(self.net, bucket_cap_mb=0.004, find_unused_parameters=static)
+        self.ddp.register_comm_hook(self.state, core_hook)
+        self.dtype = dtype
+        self.loss = None
+
+    def steps(self, first, last, accumulate=1):
+        rank = dist.get_rank()
+        for step in range(first, last):
+            for part in range(accumulate - 1):
+                with self.ddp.no_sync():
+                    self.backward(accumulate * step + part, rank)
+            self.backward(accumulate * step + accumulate - 1, rank)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def backward(self, step, rank):
+        x, y = batch(step, rank)
+        self.loss = torch.nn.functional.cross_entropy(self.ddp(x.to(self.dtype)).float(), y)
+        self.loss.backward()
+
+
+def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors="", dense="0"):
+    run = Run(wire=wire, dtype=getattr(torch, dtype), keep_vectors=bool(vectors), dense_steps=int(dense))
+    run.steps(0, int(steps), int(accumulate))
+    stats = run.state.stats
+    return {"digest": digest(run.net), "loss": run.loss.item(), "factor": stats.factor, **stats.scalars()}
+
+
+def resume(folder, at="25", steps="50", common=""):
+    """Saves at a step, builds everything anew, goes on."""
+    run = Run()
+    run.steps(0, int(at))
+    saved = {"net": run.net.state_dict(), "core": run.state.state_dict(common=bool(common))}
+    path = pathlib.Path(folder) / f"saved-{dist.get_rank()}.pt"
+    torch.save(saved, path)
+    run.state.close()
+    again, saved = Run(), torch.load(path)
+    again.net.load_state_dict(saved["net"])
+    again.state.load_state_dict(saved["core"])
+    again.steps(int(at), int(steps))
+    return {"digest": digest(again.net)}
+
+
+def restore(folder, path):
+    """Goes on from another number of processes' common checkpoint."""
+    run, saved = Run(), torch.load(path)
+    run.net.load_state_dict(saved["net"])
+    run.state.load_state_dict(saved["core"])
+    run.steps(25, 50)
+    return {"digest": digest(run.net), "loss": run.loss.item()}
+
+
+def not_finite(folder):
+    """One process meets a NaN: all of them hear of it and whose it was."""
+    run = Run()
+    run.steps(0, 3)
+    x, y = batch(3, dist.get_rank())
+    if dist.get_rank() == 1:
+        x[0, 0] = float("nan")
+    try:
+        torch.nn.functional.cross_entropy(run.ddp(x), y).backward()
+    except (FloatingPointError, RuntimeError) as error:
+        return {"error": str(error)}
+    return {"error": None}
+
+
+def scaled(folder):
+    """A GradScaler: an overflow skips the step on all processes, and the momentum does not feel it or the scale."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=5)
+    run = Run(scaler=scaler)
+    before = None
+    for step in range(20):
+        x, y = batch(step, dist.get_rank())
+        loss = torch.nn.functional.cross_entropy(run.ddp(x), y)
+        if step == 12 and dist.get_rank() == 0:
+            loss = loss * float("inf")
+        if step == 12:
+            before = digest(run.net)
+        scaler.scale(loss).backward()
+        scaler.step(run.optimizer)
+        scaler.update()
+        run.optimizer.zero_grad()
+        if step == 12:
+            assert digest(run.net) == before, "an overflow must skip the step"
+    return {"digest": digest(run.net), "loss": loss.item(), "steps": run.state.step}
+
+
+def two_momenta(folder):
+    """An optimiser that keeps its own momentum is refused at its first step."""
+    net = model()
+    state = CoreState(net, ratio=8, seed=7)
+    ddp = DistributedDataParallel(net)
+    ddp.register_comm_hook(state, core_hook)
+    errors = []
+    for optimizer in (torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), torch.optim.AdamW(net.parameters())):
+        torch.nn.functional.cross_entropy(ddp(batch(0, 0)[0]), batch(0, 0)[1]).backward()
+        try:
+            optimizer.step()
+        except ValueError as error:
+            errors.append(str(error))
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    return {"errors": errors}
+
+
+def mean(folder):
+    """Without DDP: the mean over calls of the estimate is the mean over processes."""
+    vector = torch.arange(100.0) * (dist.get_rank() + 1)
+    exact = torch.arange(100.0) * sum(range(1, dist.get_world_size() + 1)) / dist.get_world_size()
+    state = CoreState([vector.requires_grad_()], ratio=2, beta=0, seed=3)
+    vector = vector.detach()
+    total = torch.zeros(100)
+    for _ in range(400):
+        total += all_reduce_mean(vector.clone(), state)
+    return {"error": ((total / 400 - exact).norm() / exact.norm()).item()}
+
+
+def unused(folder):
+    """Frozen parameters are not sent, and a branch that was not used has a gradient of 0."""
+
+    class Branches(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.frozen = torch.nn.Linear(20, 20).requires_grad_(False)
+            self.left, self.right = torch.nn.Linear(20, 3), torch.nn.Linear(20, 3)
+
+        def forward(self, x, left):
+            return (self.left if left else self.right)(self.frozen(x))
+
+    net = Branches()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+    state = CoreState(net, ratio=4, seed=7)
+    state.optimizer(optimizer)
+    ddp = DistributedDataParallel(net, find_unused_parameters=True)
+    ddp.register_comm_hook(state, core_hook)
+    for step in range(10):
+        x, y = batch(step, dist.get_rank())
+        torch.nn.functional.cross_entropy(ddp(x, step % 2 == 0), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"digest": digest(net), "size": state._size}
+
+
+def die(folder):
+    """One process is gone in the middle: the others must end with an error and not wait for ever."""
+    run = Run()
+    run.steps(0, 3)
+    if dist.get_rank() == 1:
+        os._exit(9)
+    try:
+        run.steps(3, 6)
+    except Exception as error:
+        return {"error": type(error).__name__}
+    return {"error": None}
+
+
+def main():
+    scenario, folder, *keys = sys.argv[1:]
+    dist.init_process_group("gloo")
+    answer = globals()[scenario](folder, **dict(key.split("=", 1) for key in keys))
+    (pathlib.Path(folder) / f"{dist.get_rank()}.json").write_text(json.dumps(answer))
+    if scenario not in ("die", "not_finite"):
+        dist.barrier()
+        dist.destroy_process_group()
+    os._exit(0)
+
+
+main()
