@@ -55,7 +55,7 @@ impl Table {
             for (symbol, start) in row.iter_mut().enumerate() {
                 *start = end as u16;
                 let k = symbol as i32 - REACH;
-                end += 1 + if symbol == ESCAPE { 0 } else { (odds.below(k) - odds.below(k - 1)) * room >> 30 };
+                end += 1 + if symbol == ESCAPE { 0 } else { ((odds.below(k) - odds.below(k - 1)) * room) >> 30 };
             }
             row
         });
