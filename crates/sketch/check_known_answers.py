@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the lines `words` and `direction` of known-answers.txt, and `project` of large Hadamard sketches, without a line of the Rust code.
+"""Checks the lines `words` and `direction` of known-answers.txt, `project` of large Hadamard sketches, and the sums of `rademacher` that
+depend on their order, without a line of the Rust code.
 
 Needs Python 3.10 and nothing else; `python3 check_known_answers.py` says how many lines hold.
 """
@@ -215,6 +216,44 @@ class Hadamard:
         return self.sign(c) * (-1 if odd != negative else 1)
 
 
+class Rademacher:
+    """The directions of one round, and sums over them in their order, in f32."""
+
+    def __init__(self, seed, keys):
+        self.seed, self.round = seed, int(keys["round"])
+        self.dim, self.budget, self.blocks = int(keys["dim"]), int(keys["budget"]), {}
+
+    def signed(self, row, c, x):
+        at = (row, c // 512)
+        if at not in self.blocks:
+            self.blocks[at] = block(self.seed, 0, self.round, *at)
+        return -x if self.blocks[at][c % 16] >> (31 - c % 512 // 16) & 1 else x
+
+    def project(self, row, vector):
+        total = Fraction(0)
+        x = [self.signed(row, c, vector[c]) if c < self.dim else Fraction(0) for c in range(-(-self.dim // 512) * 512)]
+        for start in range(0, self.dim, 512):
+            lanes = [Fraction(0)] * 16
+            for c in range(start, start + 512, 64):
+                lanes = [f32(lane + four(x[c + l], x[c + 16 + l], x[c + 32 + l], x[c + 48 + l])) for l, lane in enumerate(lanes)]
+            while len(lanes) > 1:
+                half = len(lanes) // 2
+                lanes = [f32(lanes[l] + lanes[l + half]) for l in range(half)]
+            total = f32(total + lanes[0])
+        return total
+
+    def rebuild(self, c, scalars):
+        y = [self.signed(row, c, scalar) for row, scalar in enumerate(scalars)] + [Fraction(0)] * 3
+        total = Fraction(0)
+        for row in range(0, self.budget, 4):
+            total = f32(total + four(*y[row : row + 4]))
+        return f32(total / self.budget)
+
+
+def four(a, b, c, d):
+    return f32(f32(a + b) + f32(c + d))
+
+
 def main():
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "known-answers.txt")
     polynomials, seed, held = {}, None, 0
@@ -236,6 +275,16 @@ def main():
             sketch = Hadamard(seed, keys)
             start = int(keys["from"])
             found = [bits(sketch.entry(int(keys["row"]), c)) for c in range(start, start + len(answer))]
+            assert found == answer, f"{line}\n{found}"
+            held += 1
+        elif kind in ("project", "rebuild") and answer and "thirds" in keys:
+            sketch = Rademacher(seed, keys)
+            if kind == "project":
+                vector = [f32(Fraction(37 * c % 19 - 9, 24)) for c in range(sketch.dim)]
+                found = [bits(sketch.project(row, vector)) for row in range(sketch.budget)]
+            else:
+                scalars = [f32(Fraction(5 * j % 11 - 5, 12)) for j in range(sketch.budget)]
+                found = [bits(sketch.rebuild(c, scalars)) for c in range(sketch.dim)]
             assert found == answer, f"{line}\n{found}"
             held += 1
         elif kind == "project" and answer and keys["family"] == "hadamard" and int(keys["dim"]) > 65536:

@@ -94,12 +94,12 @@ impl Gaussian {
 ///
 /// - Formula: p_j = sum_c s_jc a_c with s_jc = +1 or -1.
 /// - Variance: E||a~ - a||_A^2 = (tr(A) ||a||^2 + ||a||_A^2 - 2 sum_c A_cc a_c^2)/m: never above the Gaussian one.
-/// - Cost: O(m d), several times cheaper than Gaussian; no memory beyond a tile. Integers stay integers.
+/// - Cost: O(m d), about a tenth of Gaussian's; no memory beyond a tile. Integers stay integers.
 /// - Reference: Achlioptas, *Database-friendly random projections*, 2003.
 ///
 /// # Addresses
 /// Entry c of row j is -1 where bit 31 - (c mod 512)/16 of word c mod 16 of block c/512 is set, in the ChaCha12 key stream at (purpose,
-/// round, row j).
+/// round, row j). Sums are made of four signed numbers each, so that sixteen of them can be looked up; `known-answers.txt` has the order.
 #[derive(Clone, Debug)]
 pub struct Rademacher {
     source: Source,

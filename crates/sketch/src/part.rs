@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use crate::kernel::{
     Columns, Element, Entries, Fill, Finish, FinishRows, Flip, Gauss16, Gauss32, Inlet, Kernel, Leave, Order, Outlet,
-    Place, Project, Reconstruct, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform, buffer_len,
-    total_len,
+    Place, Project, Reconstruct, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform,
 };
 use crate::rows::Rows;
 use crate::scratch::{self, with_numbers, with_rows};
@@ -177,29 +176,19 @@ impl Part {
         let stream = source.stream(source.purpose, round);
         let (first_row, start, dim) = (self.first_row, self.start, self.dim);
         let project = |rows: Range<usize>, out: &mut [T], stride: usize| {
-            with_numbers(scratch::Place::Entries, buffer_len(dim), |buffer| {
-                let out = &mut *out;
-                source.kernel.run(Project {
-                    entries,
-                    stream,
-                    first_row,
-                    rows,
-                    vectors,
-                    start,
-                    dim,
-                    out,
-                    stride,
-                    buffer,
-                });
+            with_both(E::projection_scratch(dim, vectors.len()), |floats, numbers| {
+                let task =
+                    Project { entries, stream, first_row, rows, vectors, start, dim, out, stride, floats, numbers };
+                source.kernel.run(task);
             });
         };
         let shares =
-            shares(self.budget.div_ceil(4), self.dim.saturating_mul(self.budget).saturating_mul(vectors.len()));
+            shares(self.budget.div_ceil(E::ROWS), self.dim.saturating_mul(self.budget).saturating_mul(vectors.len()));
         if shares == 1 {
             return project(0..self.budget, out, stride);
         }
         // Each share is of whole rows for all vectors; a row is summed by one thread, so the bits do not depend on how many there are.
-        let share = self.budget.div_ceil(shares).next_multiple_of(4);
+        let share = self.budget.div_ceil(shares).next_multiple_of(E::ROWS);
         let rows = |k: usize| self.budget.min(k * share);
         let shares = 0..self.budget.div_ceil(share);
         if vectors.len() == 1 {
@@ -237,20 +226,10 @@ impl Part {
         let bound = |k: usize| self.dim.min(k * share * TILE);
         each_share(0..tiles.div_ceil(share), out, &bound, &|k, out| {
             let first_tile = k * share;
-            with_numbers(scratch::Place::Entries, buffer_len(out.len()), |buffer| {
-                with_numbers(scratch::Place::Row, total_len(out.len()), |total| {
-                    source.kernel.run(Reconstruct {
-                        entries,
-                        stream,
-                        first_row,
-                        scalars,
-                        first_tile,
-                        out,
-                        finish,
-                        buffer,
-                        total,
-                    });
-                });
+            with_both(E::reconstruction_scratch(out.len()), |floats, numbers| {
+                let task =
+                    Reconstruct { entries, stream, first_row, scalars, first_tile, out, finish, floats, numbers };
+                source.kernel.run(task);
             });
         });
     }
@@ -334,6 +313,13 @@ impl Part {
     fn signs(&self, source: &Source, round: u64) -> SignsAt {
         SignsAt { stream: source.stream(source.purpose, round), row: self.index }
     }
+}
+
+/// Calls `work` with places for entries and for sums.
+fn with_both<T: Real, R>(lens: (usize, usize), work: impl FnOnce(&mut [f32], &mut [T]) -> R) -> R {
+    with_numbers(scratch::Place::Entries, lens.0, |floats| {
+        with_numbers(scratch::Place::Row, lens.1, |numbers| work(floats, numbers))
+    })
 }
 
 /// The Hadamard transform in place, without a factor.

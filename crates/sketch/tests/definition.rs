@@ -216,7 +216,17 @@ fn large_hadamard_sketches_are_products_with_the_documented_matrix() {
     }
 }
 
-/// The inner products in the documented order: sixteen lanes, chunks of 1024.
+/// The lanes l and l + 8, then l + 4, l + 2, l + 1.
+fn sum_of_lanes(mut lanes: [f64; 16]) -> f64 {
+    for stride in [8, 4, 2, 1] {
+        for l in 0..stride {
+            lanes[l] += lanes[l + stride];
+        }
+    }
+    lanes[0]
+}
+
+/// The inner product of Gaussian entries in the documented order: sixteen lanes, chunks of 1024.
 fn project(direction: &[f32], vector: &[f64]) -> f64 {
     let mut total = 0.0;
     for (direction, vector) in direction.chunks(1024).zip(vector.chunks(1024)) {
@@ -224,12 +234,24 @@ fn project(direction: &[f32], vector: &[f64]) -> f64 {
         for (c, (&xi, &a)) in direction.iter().zip(vector).enumerate() {
             lanes[c % 16] = f64::from(xi).mul_add(a, lanes[c % 16]);
         }
-        for stride in [8, 4, 2, 1] {
-            for l in 0..stride {
-                lanes[l] += lanes[l + stride];
+        total += sum_of_lanes(lanes);
+    }
+    total
+}
+
+/// The inner product of signs in the documented order: four of a lane, eight of these, the lanes, the blocks of 512.
+fn project_signs(direction: &[f32], vector: &[f64]) -> f64 {
+    let mut total = 0.0;
+    for block in (0..vector.len()).step_by(512) {
+        let product = |c: usize| if c < vector.len() { f64::from(direction[c]) * vector[c] } else { 0.0 };
+        let mut lanes = [0.0; 16];
+        for group in (block..block + 512).step_by(64) {
+            for (l, lane) in lanes.iter_mut().enumerate() {
+                let c = group + l;
+                *lane += (product(c) + product(c + 16)) + (product(c + 32) + product(c + 48));
             }
         }
-        total += lanes[0];
+        total += sum_of_lanes(lanes);
     }
     total
 }
@@ -240,24 +262,42 @@ fn projections_and_reconstructions_have_the_documented_bits() {
     for kernel in Kernel::available() {
         for (dim, budget) in [(1, 1), (15, 3), (784, 17), (4097, 6), (9001, 5)] {
             let sketch = Gaussian::new(&randomness, dim, budget).unwrap().with_kernel(kernel);
-            let vector: Vec<f64> = (0..dim).map(|c| (c as f64 * 0.37).sin()).collect();
-            let mut scalars = vec![0.0; budget];
-            sketch.project(4, &vector, &mut scalars);
-            let mut rebuilt = vec![0.0; dim];
-            sketch.reconstruct(4, &scalars, &mut rebuilt);
-            let mut expected = vec![0.0; dim];
-            let mut direction = vec![0.0; dim];
-            for row in 0..budget {
-                sketch.direction(4, row, &mut direction);
-                assert_eq!(scalars[row].to_bits(), project(&direction, &vector).to_bits());
-                for (sum, &xi) in expected.iter_mut().zip(&direction) {
-                    *sum = f64::from(xi).mul_add(scalars[row], *sum);
-                }
-            }
-            for (found, sum) in rebuilt.iter().zip(expected) {
-                assert_eq!(found.to_bits(), (sum / budget as f64).to_bits());
-            }
+            let direction = |row: usize, out: &mut [f32]| sketch.direction(4, row, out);
+            documented_bits(&sketch, direction, project, |entries, scalars| {
+                entries.iter().zip(scalars).fold(0.0, |sum, (&xi, &scalar)| f64::from(xi).mul_add(scalar, sum))
+            });
+            let sketch = Rademacher::new(&randomness, dim, budget).unwrap().with_kernel(kernel);
+            let direction = |row: usize, out: &mut [f32]| sketch.direction(4, row, out);
+            documented_bits(&sketch, direction, project_signs, |entries, scalars| {
+                entries.chunks(4).zip(scalars.chunks(4)).fold(0.0, |sum, (entries, scalars)| {
+                    let product = |j: usize| if j < scalars.len() { f64::from(entries[j]) * scalars[j] } else { 0.0 };
+                    sum + ((product(0) + product(1)) + (product(2) + product(3)))
+                })
+            });
         }
+    }
+}
+
+/// Compares a sketch in round 4 with inner products and, for each coordinate, sums over the rows.
+fn documented_bits(
+    sketch: &impl Sketch,
+    direction: impl Fn(usize, &mut [f32]),
+    project: impl Fn(&[f32], &[f64]) -> f64,
+    rebuild: impl Fn(&[f32], &[f64]) -> f64,
+) {
+    let (dim, budget) = (sketch.dim(), sketch.len());
+    let vector: Vec<f64> = (0..dim).map(|c| (c as f64 * 0.37).sin()).collect();
+    let (mut scalars, mut rebuilt) = (vec![0.0; budget], vec![0.0; dim]);
+    sketch.project(4, &vector, &mut scalars);
+    sketch.reconstruct(4, &scalars, &mut rebuilt);
+    let mut directions = vec![vec![0.0; dim]; budget];
+    for (row, out) in directions.iter_mut().enumerate() {
+        direction(row, out);
+        assert_eq!(scalars[row].to_bits(), project(out, &vector).to_bits());
+    }
+    for (c, found) in rebuilt.iter().enumerate() {
+        let entries: Vec<f32> = directions.iter().map(|direction| direction[c]).collect();
+        assert_eq!(found.to_bits(), (rebuild(&entries, &scalars) / budget as f64).to_bits());
     }
 }
 

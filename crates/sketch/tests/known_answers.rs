@@ -19,11 +19,15 @@ const HEADER: &str = "\
 #           seed, of the 17 bytes \"corewire purpose \" and P as four bytes, lowest first. The nonce is the round (8 bytes) and the row (4 bytes), lowest first.
 #           A word is eight bytes of the stream, lowest first.
 # direction entries from, from + 1, ... of one direction, as the bits of an f32. How they follow from the words is in the documentation of the families.
-# project   the scalars of the vector a_c = ((37 c) mod 19 - 9) / 8, c = 0, 1, ..., as the bits of the type. For `gaussian`, `gaussian-strict` and `rademacher` the products
+# project   the scalars of the vector a_c = ((37 c) mod 19 - 9) / 8, c = 0, 1, ..., as the bits of the type. For `gaussian` and `gaussian-strict` the products
 #           are summed with fused multiply-adds in sixteen lanes (coordinate c in lane c mod 16), for each chunk of 1024 coordinates apart; the lanes
-#           are summed l with l + 8, then l + 4, l + 2, l + 1, and the chunks in order.
+#           are summed l with l + 8, then l + 4, l + 2, l + 1, and the chunks in order. For `rademacher`, of each 64 coordinates from c on, lane l is
+#           increased by (x_l + x_{16+l}) + (x_{32+l} + x_{48+l}), x being the signed coordinates from c on and 0 after the last; the lanes are
+#           summed as above for each block of 512 coordinates apart, and the blocks in order.
 # rebuild   the reconstruction from the scalars p_j = ((5 j) mod 11 - 5) / 4, j = 0, 1, ..., as the bits of the type. The products are summed with fused
-#           multiply-adds from direction 0 on, then divided by the budget.
+#           multiply-adds from direction 0 on, then divided by the budget. For `rademacher`, (y_j + y_{j+1}) + (y_{j+2} + y_{j+3}) is added for every fourth j, y being
+#           the signed scalars and 0 after the last.
+#           With the key thirds=1 all numbers of vector and scalars are divided by 3 and rounded to the type, so that the order of the sums shows.
 #
 # Gaussian entries, exactly. All arithmetic is in f32 with one rounding an operation. In a tile, generator l (xoshiro128++, seeded as the documentation of `Gaussian` says) makes
 # entries l, 16 + l, 32 + l and 48 + l of every 64. With polynomials by Horner's rule, highest coefficient first, each step a fused multiply-add:
@@ -58,6 +62,12 @@ fn hex<T: Real>(values: &[T]) -> String {
     values.iter().fold(String::new(), |text, value| format!("{text} {:0digits$x}", value.bits()))
 }
 
+/// Numbers divided by three and rounded: sums of them are not exact.
+fn thirds<T: Real>(mut values: Vec<T>) -> Vec<T> {
+    values.iter_mut().for_each(|x| *x = T::from_f64(x.to_f64() / 3.0));
+    values
+}
+
 fn vector<T: Real>(dim: usize) -> Vec<T> {
     (0..dim).map(|c| T::from_f64(((37 * c % 19) as f64 - 9.0) / 8.0)).collect()
 }
@@ -67,12 +77,17 @@ fn scalars<T: Real>(len: usize) -> Vec<T> {
 }
 
 fn both<T: Real>(text: &mut String, kind: &str, keys: &str, round: u64, sketch: &AnySketch) {
+    let (vector, scalars) = (vector(sketch.dim()), scalars(sketch.len()));
+    outcomes::<T>(text, &format!("type={kind} {keys}"), round, sketch, &vector, &scalars);
+}
+
+fn outcomes<T: Real>(text: &mut String, keys: &str, round: u64, sketch: &AnySketch, vector: &[T], scalars: &[T]) {
     let mut projected = vec![T::ZERO; sketch.len()];
-    sketch.project(round, &vector::<T>(sketch.dim()), &mut projected);
-    writeln!(text, "project type={kind} {keys} :{}", hex(&projected)).unwrap();
+    sketch.project(round, vector, &mut projected);
+    writeln!(text, "project {keys} :{}", hex(&projected)).unwrap();
     let mut rebuilt = vec![T::ZERO; sketch.dim()];
-    sketch.reconstruct(round, &scalars::<T>(sketch.len()), &mut rebuilt);
-    writeln!(text, "rebuild type={kind} {keys} :{}", hex(&rebuilt)).unwrap();
+    sketch.reconstruct(round, scalars, &mut rebuilt);
+    writeln!(text, "rebuild {keys} :{}", hex(&rebuilt)).unwrap();
 }
 
 fn answers(kernel: Kernel) -> String {
@@ -110,6 +125,11 @@ fn answers(kernel: Kernel) -> String {
             let keys = format!("family={family} dim={dim} budget={budget} round=3");
             both::<f32>(&mut text, "f32", &keys, 3, &sketch);
             both::<f64>(&mut text, "f64", &keys, 3, &sketch);
+        }
+        if family == Family::Rademacher {
+            let sketch = AnySketch::new(family, &randomness, 600, 6).unwrap().with_kernel(kernel);
+            let keys = "type=f32 family=rademacher dim=600 budget=6 round=5 thirds=1";
+            outcomes::<f32>(&mut text, keys, 5, &sketch, &thirds(vector(600)), &thirds(scalars(6)));
         }
         if family == Family::Hadamard {
             large(&mut text, &randomness, kernel);

@@ -184,6 +184,22 @@ impl Simd for Neon {
         self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
     }
     #[inline(always)]
+    fn f_pick(self, table: Self::F, index: Self::U) -> Self::F {
+        neon!(
+            let bytes = uint8x16x4_t(
+                vreinterpretq_u8_f32(table[0]),
+                vreinterpretq_u8_f32(table[1]),
+                vreinterpretq_u8_f32(table[2]),
+                vreinterpretq_u8_f32(table[3]),
+            );
+            from_fn(|k| {
+                let first = vmulq_n_u32(vandq_u32(index[k], vdupq_n_u32(15)), 0x0404_0404);
+                let each = vaddq_u32(first, vdupq_n_u32(0x0302_0100));
+                vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(each)))
+            })
+        )
+    }
+    #[inline(always)]
     fn f_sum(self, x: Self::F) -> f32 {
         neon!(
             let four = vaddq_f32(vaddq_f32(x[0], x[2]), vaddq_f32(x[1], x[3]));
@@ -241,6 +257,16 @@ impl Simd for Neon {
             let half = if k % 2 == 0 { vget_low_u32(top[k / 2]) } else { vget_high_u32(top[k / 2]) };
             vreinterpretq_f64_u64(veorq_u64(vreinterpretq_u64_f64(x[k]), vshll_n_u32::<32>(half)))
         }))
+    }
+    #[inline(always)]
+    fn d_pick(self, table: Self::D, index: Self::U) -> Self::D {
+        let (mut from, mut lanes, mut to) = ([0.0; 16], [0; 16], [0.0; 16]);
+        self.d_store(table, &mut from);
+        self.u_store(index, &mut lanes);
+        for (to, lane) in to.iter_mut().zip(lanes) {
+            *to = from[lane as usize % 16];
+        }
+        self.d_load(&to)
     }
     #[inline(always)]
     fn d_sum(self, x: Self::D) -> f64 {

@@ -20,6 +20,38 @@ pub(super) fn blocks<S: Simd>(simd: S, stream: &Stream, rows: [u32; 4], counters
     out
 }
 
+/// Block `counter` of sixteen rows from `first` on: word w of every row is in lane after lane of vector w.
+#[inline(always)]
+pub(super) fn blocks_of_rows<S: Simd>(simd: S, stream: &Stream, first: u32, counter: u32) -> [S::U; 16] {
+    let rows = simd.u_load(&std::array::from_fn(|row| first.wrapping_add(row as u32)));
+    let (low, high) = (simd.u_splat(stream.round as u32), simd.u_splat((stream.round >> 32) as u32));
+    let mut start = [simd.u_splat(counter); 16];
+    for (word, &constant) in start.iter_mut().zip(CONSTANTS.iter().chain(&stream.key)) {
+        *word = simd.u_splat(constant);
+    }
+    [start[13], start[14], start[15]] = [low, high, rows];
+    let mut words = start;
+    for _ in 0..6 {
+        quarter::<S, 0, 4, 8, 12>(simd, &mut words);
+        quarter::<S, 1, 5, 9, 13>(simd, &mut words);
+        quarter::<S, 2, 6, 10, 14>(simd, &mut words);
+        quarter::<S, 3, 7, 11, 15>(simd, &mut words);
+        quarter::<S, 0, 5, 10, 15>(simd, &mut words);
+        quarter::<S, 1, 6, 11, 12>(simd, &mut words);
+        quarter::<S, 2, 7, 8, 13>(simd, &mut words);
+        quarter::<S, 3, 4, 9, 14>(simd, &mut words);
+    }
+    for (word, start) in words.iter_mut().zip(start) {
+        *word = simd.u_add(*word, start);
+    }
+    words
+}
+
+#[inline(always)]
+fn quarter<S: Simd, const A: usize, const B: usize, const C: usize, const D: usize>(simd: S, words: &mut [S::U; 16]) {
+    (words[A], words[B], words[C], words[D]) = quarter_rounds(simd, words[A], words[B], words[C], words[D]);
+}
+
 /// One block for each of 4 `N` addresses: `N` chains of instructions that do not wait for each other.
 #[inline(always)]
 pub(super) fn blocks_at<S: Simd, const N: usize>(

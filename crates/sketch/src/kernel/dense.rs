@@ -1,19 +1,29 @@
-//! Projection on dense directions and reconstruction from them, tile by tile, never storing more than a chunk of four rows.
+//! What is asked of dense directions, whatever their entries: inner products, sums of multiples, and the entries themselves.
 
 use std::ops::Range;
 
 use super::chacha::Stream;
-use super::entries::{Entries, GROUP};
-use super::simd::Element;
 use super::{Operation, Simd};
 use crate::Real;
 
-/// Coordinates between two seedings of the generators.
+/// Coordinates between two seedings of the generators; work is shared out in whole ones.
 pub(crate) const TILE: usize = 4096;
-/// Coordinates whose products are summed in sixteen lanes before the lanes are summed: part of the definition of `project`'s bits.
-pub(super) const CHUNK: usize = 1024;
-/// Rows that share one pass over a chunk.
-const BATCH: usize = 4;
+
+/// How the entries of a direction follow from its address, and how one computes with them.
+pub(crate) trait Entries: Copy + Send + Sync {
+    /// Rows that a projection makes together.
+    const ROWS: usize;
+
+    /// Places to work in for a projection: numbers of 32 bits, and of the vector's type.
+    fn projection_scratch(dim: usize, vectors: usize) -> (usize, usize);
+    /// The same for a reconstruction.
+    fn reconstruction_scratch(dim: usize) -> (usize, usize);
+
+    /// The sums are 0 at first.
+    fn project<S: Simd, T: Real>(self, simd: S, task: Project<'_, Self, T>);
+    fn reconstruct<S: Simd, T: Real>(self, simd: S, task: Reconstruct<'_, Self, T>);
+    fn fill<S: Simd>(self, simd: S, task: Fill<'_, Self>);
+}
 
 /// Inner products of `vectors` with the rows `rows`.
 pub(crate) struct Project<'a, E, T> {
@@ -29,8 +39,9 @@ pub(crate) struct Project<'a, E, T> {
     /// Overwritten: row j of vector i is at `i * stride + j - rows.start`.
     pub(crate) out: &'a mut [T],
     pub(crate) stride: usize,
-    /// To work in: [`buffer_len`] numbers.
-    pub(crate) buffer: &'a mut [f32],
+    /// To work in, see [`Entries::projection_scratch`].
+    pub(crate) floats: &'a mut [f32],
+    pub(crate) numbers: &'a mut [T],
 }
 
 impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
@@ -38,178 +49,14 @@ impl<E: Entries, T: Real> Operation for Project<'_, E, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { entries, stream, first_row, rows, vectors, start, dim, out, stride, buffer } = self;
-        for i in 0..vectors.len() {
-            out[i * stride..][..rows.len()].fill(T::default());
+        for i in 0..self.vectors.len() {
+            self.out[i * self.stride..][..self.rows.len()].fill(T::default());
         }
-        if let ([vector], 1..) = (vectors, entries.at_once::<S>()) {
-            let vector = &vector[start..start + dim];
-            for (tile, vector) in vector.chunks(TILE).enumerate() {
-                for (batch, sums) in out[..rows.len()].chunks_mut(entries.at_once::<S>()).enumerate() {
-                    let first = first_row.wrapping_add((rows.start + batch * entries.at_once::<S>()) as u32);
-                    let mut state = entries.start(simd, &stream, first, sums.len(), tile);
-                    for chunk in vector.chunks(CHUNK) {
-                        entries.dot(simd, &mut state, chunk, sums);
-                    }
-                }
-            }
-            return;
-        }
-        let width = buffer.len() / BATCH;
-        for (tile, tile_start) in (0..dim).step_by(TILE).enumerate() {
-            let tile_end = dim.min(tile_start + TILE);
-            for batch in (0..rows.len()).step_by(BATCH) {
-                let live = BATCH.min(rows.len() - batch);
-                let first = first_row.wrapping_add((rows.start + batch) as u32);
-                let mut state = entries.start(simd, &stream, first, live, tile);
-                for chunk in (tile_start..tile_end).step_by(CHUNK) {
-                    let len = CHUNK.min(tile_end - chunk);
-                    fill(simd, entries, &mut state, buffer, width, len.next_multiple_of(GROUP), live);
-                    let mut sums = Sums { out: &mut *out, stride, batch };
-                    let chunk = start + chunk..start + chunk + len;
-                    multiply(simd, buffer, width, live, vectors, chunk, &mut sums);
-                }
-            }
-        }
+        self.entries.project(simd, self);
     }
 }
 
-/// Fills the first `len` entries of each live row of the buffer.
-#[inline(always)]
-fn fill<S: Simd, E: Entries>(
-    simd: S,
-    entries: E,
-    state: &mut E::State,
-    buffer: &mut [f32],
-    width: usize,
-    len: usize,
-    live: usize,
-) {
-    let (a, rest) = buffer.split_at_mut(width);
-    let (b, rest) = rest.split_at_mut(width);
-    let (c, d) = rest.split_at_mut(width);
-    let mut rows = [&mut a[..len], &mut b[..len], &mut c[..len], &mut d[..len]];
-    entries.fill(simd, state, &mut rows[..live]);
-}
-
-/// Where the inner product of row r of a batch with vector i is added.
-struct Sums<'a, T> {
-    out: &'a mut [T],
-    stride: usize,
-    batch: usize,
-}
-
-/// Adds the inner products of the buffered rows with a chunk of every vector to their sums.
-///
-/// The same as one `dot` for each row and vector; several at once share the loads, as many as have their sums in the registers of AVX2.
-#[inline(always)]
-fn multiply<S: Simd, T: Real>(
-    simd: S,
-    buffer: &[f32],
-    width: usize,
-    live: usize,
-    vectors: &[&[T]],
-    chunk: Range<usize>,
-    sums: &mut Sums<'_, T>,
-) {
-    let wide = size_of::<T>() == 8;
-    let mut i = 0;
-    while i < vectors.len() {
-        let mut row = 0;
-        if vectors.len() - i >= 3 {
-            let chunks = [&vectors[i][chunk.clone()], &vectors[i + 1][chunk.clone()], &vectors[i + 2][chunk.clone()]];
-            while row < live {
-                if !wide && live - row >= 2 {
-                    dot::<S, T, 2, 3>(simd, &buffer[row * width..], width, chunks, sums, row, i);
-                    row += 2;
-                } else {
-                    dot::<S, T, 1, 3>(simd, &buffer[row * width..], width, chunks, sums, row, i);
-                    row += 1;
-                }
-            }
-            i += 3;
-        } else {
-            let chunks = [&vectors[i][chunk.clone()]];
-            while row < live {
-                if !wide && live - row >= 4 {
-                    dot::<S, T, 4, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
-                    row += 4;
-                } else if live - row >= 2 {
-                    dot::<S, T, 2, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
-                    row += 2;
-                } else {
-                    dot::<S, T, 1, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
-                    row += 1;
-                }
-            }
-            i += 1;
-        }
-    }
-}
-
-/// `R` rows times `V` vectors.
-#[inline(always)]
-fn dot<S: Simd, T: Real, const R: usize, const V: usize>(
-    simd: S,
-    rows: &[f32],
-    width: usize,
-    vectors: [&[T]; V],
-    sums: &mut Sums<'_, T>,
-    row: usize,
-    vector: usize,
-) {
-    let len = vectors[0].len();
-    let whole = len / 16;
-    let mut lines = [&[] as &[[f32; 16]]; R];
-    for r in 0..R {
-        lines[r] = &rows[r * width..].as_chunks::<16>().0[..whole];
-    }
-    let mut columns = [&[] as &[[T; 16]]; V];
-    for v in 0..V {
-        columns[v] = &vectors[v].as_chunks::<16>().0[..whole];
-    }
-    let mut sum = [[T::splat(simd, T::default()); V]; R];
-    for k in 0..whole {
-        let mut lanes = [T::splat(simd, T::default()); V];
-        for v in 0..V {
-            lanes[v] = T::load(simd, &columns[v][k]);
-        }
-        for r in 0..R {
-            let xi = T::widen(simd, simd.f_load(&lines[r][k]));
-            for v in 0..V {
-                sum[r][v] = T::fma(simd, xi, lanes[v], sum[r][v]);
-            }
-        }
-    }
-    if 16 * whole < len {
-        for v in 0..V {
-            let mut padded = [T::default(); 16];
-            padded[..len - 16 * whole].copy_from_slice(&vectors[v][16 * whole..]);
-            let lanes = T::load(simd, &padded);
-            for r in 0..R {
-                let xi = T::widen(simd, simd.f_load(&rows[r * width..].as_chunks::<16>().0[whole]));
-                sum[r][v] = T::fma(simd, xi, lanes, sum[r][v]);
-            }
-        }
-    }
-    for r in 0..R {
-        for v in 0..V {
-            sums.out[(vector + v) * sums.stride + sums.batch + row + r] += T::lanes_sum(simd, sum[r][v]);
-        }
-    }
-}
-
-/// Places for a chunk of four rows, and sixteen more a row so that the rows of a batch do not compete for the same lines of the cache.
-pub(crate) fn buffer_len(dim: usize) -> usize {
-    BATCH * (CHUNK.min(dim).next_multiple_of(GROUP) + 16)
-}
-
-/// Places for a tile.
-pub(crate) fn total_len(dim: usize) -> usize {
-    TILE.min(dim).next_multiple_of(GROUP)
-}
-
-/// For each coordinate of `tiles`, the sum over all rows of scalar times entry, row by row.
+/// For each coordinate of `out`, the sum over all rows of scalar times entry.
 pub(crate) struct Reconstruct<'a, E, T> {
     pub(crate) entries: E,
     pub(crate) stream: Stream,
@@ -219,9 +66,37 @@ pub(crate) struct Reconstruct<'a, E, T> {
     pub(crate) first_tile: usize,
     pub(crate) out: &'a mut [T],
     pub(crate) finish: Finish<T>,
-    /// To work in: [`buffer_len`] numbers, and [`total_len`].
-    pub(crate) buffer: &'a mut [f32],
-    pub(crate) total: &'a mut [T],
+    /// To work in, see [`Entries::reconstruction_scratch`].
+    pub(crate) floats: &'a mut [f32],
+    pub(crate) numbers: &'a mut [T],
+}
+
+impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        self.entries.reconstruct(simd, self);
+    }
+}
+
+/// Entries of one row from the start of a tile, for whoever wants to see them.
+pub(crate) struct Fill<'a, E> {
+    pub(crate) entries: E,
+    pub(crate) stream: Stream,
+    pub(crate) row: u32,
+    pub(crate) tile: usize,
+    /// A multiple of 64 long.
+    pub(crate) out: &'a mut [f32],
+}
+
+impl<E: Entries> Operation for Fill<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        self.entries.fill(simd, self);
+    }
 }
 
 /// How the sum of a coordinate is put into its place: divided, then written or, multiplied, added.
@@ -255,7 +130,7 @@ impl<T: Real> Finish<T> {
 
     /// The sums of `out`, as many or more.
     #[inline(always)]
-    fn all<S: Simd>(&self, simd: S, sums: &[T], out: &mut [T]) {
+    pub(super) fn all<S: Simd>(&self, simd: S, sums: &[T], out: &mut [T]) {
         let sums = &sums[..out.len()];
         let ((whole, tail), (sums, rest)) = (out.as_chunks_mut::<16>(), sums.as_chunks::<16>());
         for (out, sums) in whole.iter_mut().zip(sums) {
@@ -320,65 +195,5 @@ impl Operation for Peak {
             }
         }
         sums.into_iter().map(|sum| simd.f_sum(sum)).sum()
-    }
-}
-
-impl<E: Entries, T: Real> Operation for Reconstruct<'_, E, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let Self { entries, stream, first_row, scalars, first_tile, out, finish, buffer, total } = self;
-        let width = buffer.len() / BATCH;
-        for (tile, out) in out.chunks_mut(TILE).enumerate() {
-            let total = &mut total[..out.len().next_multiple_of(GROUP)];
-            total.fill(T::default());
-            if entries.at_once::<S>() > 0 {
-                for (batch, scalars) in scalars.chunks(entries.at_once::<S>()).enumerate() {
-                    let first = first_row.wrapping_add((batch * entries.at_once::<S>()) as u32);
-                    let mut state = entries.start(simd, &stream, first, scalars.len(), first_tile + tile);
-                    for total in total.chunks_mut(CHUNK) {
-                        entries.add(simd, &mut state, scalars, total);
-                    }
-                }
-                finish.all(simd, total, out);
-                continue;
-            }
-            for (batch, scalars) in scalars.chunks(BATCH).enumerate() {
-                let first = first_row.wrapping_add((batch * BATCH) as u32);
-                let mut state = entries.start(simd, &stream, first, scalars.len(), first_tile + tile);
-                for total in total.chunks_mut(CHUNK) {
-                    fill(simd, entries, &mut state, buffer, width, total.len(), scalars.len());
-                    match *scalars {
-                        [a, b, c, d] => add_rows(simd, buffer, width, [a, b, c, d], total),
-                        [a, b, c] => add_rows(simd, buffer, width, [a, b, c], total),
-                        [a, b] => add_rows(simd, buffer, width, [a, b], total),
-                        [a] => add_rows(simd, buffer, width, [a], total),
-                        _ => unreachable!("a batch has one to four rows"),
-                    }
-                }
-            }
-            finish.all(simd, total, out);
-        }
-    }
-}
-
-#[inline(always)]
-fn add_rows<S: Simd, T: Element, const R: usize>(
-    simd: S,
-    rows: &[f32],
-    width: usize,
-    scalars: [T; R],
-    total: &mut [T],
-) {
-    let (total, _) = total.as_chunks_mut::<16>();
-    let rows: [&[[f32; 16]]; R] = std::array::from_fn(|r| &rows[r * width..].as_chunks::<16>().0[..total.len()]);
-    let scalars = scalars.map(|scalar| T::splat(simd, scalar));
-    for (k, lanes) in total.iter_mut().enumerate() {
-        let mut sum = T::load(simd, lanes);
-        for r in 0..R {
-            sum = T::fma(simd, T::widen(simd, simd.f_load(&rows[r][k])), scalars[r], sum);
-        }
-        T::store(simd, sum, lanes);
     }
 }

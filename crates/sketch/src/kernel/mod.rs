@@ -6,9 +6,10 @@
 mod aarch64;
 mod chacha;
 mod dense;
-mod entries;
 mod fwht;
+mod gauss;
 mod portable;
+mod signs;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -16,10 +17,11 @@ mod x86;
 use std::fmt;
 
 pub(crate) use chacha::{Keystream, Stream};
-pub(crate) use dense::{Finish, Peak, Project, Reconstruct, Squares, TILE, buffer_len, total_len};
-pub(crate) use entries::{Entries, Fill, Gauss16, Gauss32, Signs};
+pub(crate) use dense::{Entries, Fill, Finish, Peak, Project, Reconstruct, Squares, TILE};
 pub(crate) use fwht::Signs as SignsAt;
 pub(crate) use fwht::{Columns, FinishRows, Flip, Inlet, Leave, Order, Outlet, Place, STRIP, Sample, Transform};
+pub(crate) use gauss::{Gauss16, Gauss32};
+pub(crate) use signs::Signs;
 pub(crate) use simd::{Element, Simd};
 
 /// An implementation of the arithmetic that this CPU can run. All of them give the same bits; only the speed differs.

@@ -148,6 +148,10 @@ impl Simd for Portable {
         from_fn(|l| f32::from_bits(x[l].to_bits() ^ (signs[l] & 1 << 31)))
     }
     #[inline(always)]
+    fn f_pick(self, table: [f32; 16], index: [u32; 16]) -> [f32; 16] {
+        from_fn(|l| table[index[l] as usize % 16])
+    }
+    #[inline(always)]
     fn f_sum(self, mut x: [f32; 16]) -> f32 {
         for stride in [8, 4, 2, 1] {
             for l in 0..stride {
@@ -199,6 +203,10 @@ impl Simd for Portable {
     #[inline(always)]
     fn d_flip(self, x: [f64; 16], signs: [u32; 16]) -> [f64; 16] {
         from_fn(|l| f64::from_bits(x[l].to_bits() ^ (u64::from(signs[l] >> 31) << 63)))
+    }
+    #[inline(always)]
+    fn d_pick(self, table: [f64; 16], index: [u32; 16]) -> [f64; 16] {
+        from_fn(|l| table[index[l] as usize % 16])
     }
     #[inline(always)]
     fn d_sum(self, mut x: [f64; 16]) -> f64 {

@@ -59,6 +59,8 @@ pub trait Simd: Copy {
     fn f_to_bits(self, x: Self::F) -> Self::U;
     /// Negates the lanes whose top bit is set in `signs`.
     fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F;
+    /// In each lane, the lane of `table` that its index says, modulo sixteen.
+    fn f_pick(self, table: Self::F, index: Self::U) -> Self::F;
     /// The sum of the lanes: l with l + 8, then l + 4, l + 2, l + 1.
     fn f_sum(self, x: Self::F) -> f32;
     /// The Hadamard transform of the sixteen lanes, strides 8, 4, 2, 1.
@@ -74,6 +76,7 @@ pub trait Simd: Copy {
     fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D;
     /// Negates the lanes whose top bit is set in `signs`.
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D;
+    fn d_pick(self, table: Self::D, index: Self::U) -> Self::D;
     fn d_sum(self, x: Self::D) -> f64;
     fn d_hadamard(self, x: Self::D) -> Self::D;
     /// The same numbers as `f64`.
@@ -93,6 +96,7 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
     fn lanes_div<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>) -> Self::Lanes<S>;
     fn fma<S: Simd>(simd: S, x: Self::Lanes<S>, y: Self::Lanes<S>, z: Self::Lanes<S>) -> Self::Lanes<S>;
     fn flip<S: Simd>(simd: S, x: Self::Lanes<S>, signs: S::U) -> Self::Lanes<S>;
+    fn pick<S: Simd>(simd: S, table: Self::Lanes<S>, index: S::U) -> Self::Lanes<S>;
     fn lanes_sum<S: Simd>(simd: S, x: Self::Lanes<S>) -> Self;
     fn hadamard<S: Simd>(simd: S, x: Self::Lanes<S>) -> Self::Lanes<S>;
     fn widen<S: Simd>(simd: S, x: S::F) -> Self::Lanes<S>;
@@ -103,7 +107,7 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
 
 macro_rules! element {
     ($type:ty, $lanes:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident, $div:ident,
-     $fma:ident, $flip:ident, $sum:ident, $hadamard:ident, $widen:expr) => {
+     $fma:ident, $flip:ident, $pick:ident, $sum:ident, $hadamard:ident, $widen:expr) => {
         impl Element for $type {
             type Lanes<S: Simd> = S::$lanes;
 
@@ -144,6 +148,10 @@ macro_rules! element {
                 simd.$flip(x, signs)
             }
             #[inline(always)]
+            fn pick<S: Simd>(simd: S, table: S::$lanes, index: S::U) -> S::$lanes {
+                simd.$pick(table, index)
+            }
+            #[inline(always)]
             fn lanes_sum<S: Simd>(simd: S, x: S::$lanes) -> Self {
                 simd.$sum(x)
             }
@@ -163,7 +171,23 @@ macro_rules! element {
     };
 }
 
-element!(f32, F, f_splat, f_load, f_store, f_add, f_sub, f_mul, f_div, f_fma, f_flip, f_sum, f_hadamard, |_: S, x| x);
+element!(
+    f32,
+    F,
+    f_splat,
+    f_load,
+    f_store,
+    f_add,
+    f_sub,
+    f_mul,
+    f_div,
+    f_fma,
+    f_flip,
+    f_pick,
+    f_sum,
+    f_hadamard,
+    |_: S, x| x
+);
 element!(
     f64,
     D,
@@ -176,6 +200,7 @@ element!(
     d_div,
     d_fma,
     d_flip,
+    d_pick,
     d_sum,
     d_hadamard,
     |simd: S, x| simd.d_widen(x)

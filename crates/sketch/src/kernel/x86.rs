@@ -85,6 +85,36 @@ impl Avx2 {
     }
 }
 
+impl Avx2 {
+    /// Eight of sixteen numbers: a permutation takes three bits of the index, a blend the fourth.
+    #[inline(always)]
+    fn pick8(self, [low, high]: [__m256; 2], index: __m256i) -> __m256 {
+        proven!(
+            let (low, high) = (_mm256_permutevar8x32_ps(low, index), _mm256_permutevar8x32_ps(high, index));
+            _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+        )
+    }
+
+    /// Four of sixteen numbers, each permuted as two halves.
+    #[inline(always)]
+    fn pick4(self, table: [__m256d; 4], index: __m128i) -> __m256d {
+        proven!(
+            let index = _mm256_cvtepu32_epi64(index);
+            let even = _mm256_add_epi64(index, index);
+            let odd = _mm256_add_epi64(even, _mm256_set1_epi64x(1));
+            let halves = _mm256_or_si256(even, _mm256_slli_epi64::<32>(odd));
+            let mut parts = [_mm256_setzero_pd(); 4];
+            for k in 0..4 {
+                parts[k] = _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(table[k]), halves));
+            }
+            let bit2 = _mm256_castsi256_pd(_mm256_slli_epi64::<61>(index));
+            let low = _mm256_blendv_pd(parts[0], parts[1], bit2);
+            let high = _mm256_blendv_pd(parts[2], parts[3], bit2);
+            _mm256_blendv_pd(low, high, _mm256_castsi256_pd(_mm256_slli_epi64::<60>(index)))
+        )
+    }
+}
+
 impl Avx512 {
     /// Adds `x`, negated in the given lanes, to `y`. The product is exact, so this rounds as the sum does.
     #[inline(always)]
@@ -178,6 +208,17 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn u_rotl<const N: i32, const M: i32>(self, x: Self::U) -> Self::U {
+        if N % 8 == 0 {
+            // Byte k of a lane becomes byte k + N / 8.
+            return proven!(
+                let first = (0x0302_0100u32).rotate_left(N as u32) as i32;
+                let bytes = _mm256_add_epi32(
+                    _mm256_set1_epi32(first),
+                    _mm256_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c, 0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c),
+                );
+                [_mm256_shuffle_epi8(x[0], bytes), _mm256_shuffle_epi8(x[1], bytes)]
+            );
+        }
         self.u_or(self.u_shl::<N>(x), self.u_shr::<M>(x))
     }
     #[inline(always)]
@@ -250,6 +291,10 @@ impl Simd for Avx2 {
     fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F {
         let top = self.u_and(signs, self.u_splat(1 << 31));
         self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
+    }
+    #[inline(always)]
+    fn f_pick(self, table: Self::F, index: Self::U) -> Self::F {
+        [self.pick8(table, index[0]), self.pick8(table, index[1])]
     }
     #[inline(always)]
     fn f_sum(self, x: Self::F) -> f32 {
@@ -338,6 +383,15 @@ impl Simd for Avx2 {
             self.flip4(x[1], _mm256_extracti128_si256::<1>(top[0])),
             self.flip4(x[2], _mm256_castsi256_si128(top[1])),
             self.flip4(x[3], _mm256_extracti128_si256::<1>(top[1])),
+        ])
+    }
+    #[inline(always)]
+    fn d_pick(self, table: Self::D, index: Self::U) -> Self::D {
+        proven!([
+            self.pick4(table, _mm256_castsi256_si128(index[0])),
+            self.pick4(table, _mm256_extracti128_si256::<1>(index[0])),
+            self.pick4(table, _mm256_castsi256_si128(index[1])),
+            self.pick4(table, _mm256_extracti128_si256::<1>(index[1])),
         ])
     }
     #[inline(always)]
@@ -493,6 +547,10 @@ impl Simd for Avx512 {
         self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
     }
     #[inline(always)]
+    fn f_pick(self, table: Self::F, index: Self::U) -> Self::F {
+        proven!(_mm512_permutexvar_ps(index, table))
+    }
+    #[inline(always)]
     fn f_sum(self, x: Self::F) -> f32 {
         proven!(
             let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(x)));
@@ -553,6 +611,13 @@ impl Simd for Avx512 {
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
         let top = self.u_and(signs, self.u_splat(1 << 31));
         proven!([self.flip8(x[0], _mm512_castsi512_si256(top)), self.flip8(x[1], _mm512_extracti64x4_epi64::<1>(top))])
+    }
+    #[inline(always)]
+    fn d_pick(self, [low, high]: Self::D, index: Self::U) -> Self::D {
+        proven!([
+            _mm512_permutex2var_pd(low, _mm512_cvtepu32_epi64(_mm512_castsi512_si256(index)), high),
+            _mm512_permutex2var_pd(low, _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(index)), high),
+        ])
     }
     #[inline(always)]
     fn d_sum(self, x: Self::D) -> f64 {

@@ -1,0 +1,512 @@
+//! Gaussian directions: entries are made from a generator's words, sixty-four at a time, and meet the vector in registers, or by way of
+//! a buffer of four rows where several vectors share them or registers are few.
+
+use std::f64::consts::LN_2;
+use std::ops::Range;
+
+use super::Simd;
+use super::chacha::{Stream, blocks};
+use super::dense::{Entries, Fill, Project, Reconstruct, TILE};
+use super::simd::Element;
+use crate::Real;
+
+/// Coordinates whose products are summed in sixteen lanes before the lanes are summed: part of the definition of `project`'s bits.
+const CHUNK: usize = 1024;
+/// Coordinates that one step of every generator makes; rows of a chunk are padded to it.
+const GROUP: usize = 64;
+/// Rows that share one pass over a chunk.
+const BATCH: usize = 4;
+
+/// How the words of sixteen generators become 64 entries.
+pub(crate) trait Normal: Copy + Send + Sync {
+    /// Words that are used.
+    const WORDS: usize;
+
+    fn entries<S: Simd>(simd: S, words: [S::U; 4]) -> [S::F; 4];
+}
+
+/// Gaussian numbers from 32 random bits a pair: Box and Muller with a radius and an angle of 16 bits each, then two pairs are mixed,
+/// (x1 + x2)/sqrt 2 and (x1 - x2)/sqrt 2, which makes the values dense and carries the tails past 5 sigma.
+#[derive(Clone, Copy)]
+pub(crate) struct Gauss16;
+
+/// Gaussian numbers from 64 random bits a pair: Box and Muller with a radius of 30 bits and an angle of 32.
+#[derive(Clone, Copy)]
+pub(crate) struct Gauss32;
+
+impl Normal for Gauss16 {
+    const WORDS: usize = 2;
+
+    #[inline(always)]
+    fn entries<S: Simd>(simd: S, words: [S::U; 4]) -> [S::F; 4] {
+        let (x1, y1) = pair16(simd, words[0]);
+        let (x2, y2) = pair16(simd, words[1]);
+        [simd.f_add(x1, x2), simd.f_sub(x1, x2), simd.f_add(y1, y2), simd.f_sub(y1, y2)]
+    }
+}
+
+impl Normal for Gauss32 {
+    const WORDS: usize = 4;
+
+    #[inline(always)]
+    fn entries<S: Simd>(simd: S, words: [S::U; 4]) -> [S::F; 4] {
+        let (x1, y1) = pair32(simd, words[0], words[1]);
+        let (x2, y2) = pair32(simd, words[2], words[3]);
+        [x1, y1, x2, y2]
+    }
+}
+
+/// Sixteen generators xoshiro128++ of a row: `[word of the state][lane]`.
+type Generator = [[u32; 16]; 4];
+
+impl<G: Normal> Entries for G {
+    const ROWS: usize = BATCH;
+
+    /// A chunk of four rows, and sixteen more a row so that the rows of a batch do not compete for the same lines of the cache.
+    fn projection_scratch(dim: usize, _: usize) -> (usize, usize) {
+        (BATCH * (CHUNK.min(dim).next_multiple_of(GROUP) + 16), 0)
+    }
+
+    fn reconstruction_scratch(dim: usize) -> (usize, usize) {
+        (Self::projection_scratch(dim, 1).0, TILE.min(dim).next_multiple_of(GROUP))
+    }
+
+    #[inline(always)]
+    fn project<S: Simd, T: Real>(self, simd: S, task: Project<'_, Self, T>) {
+        let Project { stream, first_row, rows, vectors, start, dim, out, stride, floats: buffer, .. } = task;
+        let first_row = first_row.wrapping_add(rows.start as u32);
+        let width = buffer.len() / BATCH;
+        for (tile, tile_start) in (0..dim).step_by(TILE).enumerate() {
+            let chunks = (tile_start..dim.min(tile_start + TILE)).step_by(CHUNK);
+            let chunk = |begin: usize| start + begin..start + dim.min(begin + CHUNK);
+            for batch in (0..rows.len()).step_by(BATCH) {
+                let live = BATCH.min(rows.len() - batch);
+                let mut generators = seed(simd, &stream, first_row.wrapping_add(batch as u32), live, tile);
+                if let ([vector], true) = (vectors, stays_in_registers::<S>()) {
+                    for (generator, sum) in generators.iter_mut().zip(&mut out[batch..batch + live]) {
+                        for begin in chunks.clone() {
+                            dot_row::<S, T, Self>(simd, generator, &vector[chunk(begin)], sum);
+                        }
+                    }
+                    continue;
+                }
+                for begin in chunks.clone() {
+                    let chunk = chunk(begin);
+                    for (generator, row) in generators[..live].iter_mut().zip(buffer.chunks_exact_mut(width)) {
+                        fill_row::<S, Self>(simd, generator, &mut row[..chunk.len().next_multiple_of(GROUP)]);
+                    }
+                    let mut sums = Sums { out: &mut *out, stride, batch };
+                    multiply(simd, buffer, width, live, vectors, chunk, &mut sums);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn reconstruct<S: Simd, T: Real>(self, simd: S, task: Reconstruct<'_, Self, T>) {
+        let Reconstruct { stream, first_row, scalars, first_tile, out, finish, floats: buffer, numbers, .. } = task;
+        let width = buffer.len() / BATCH;
+        for (tile, out) in out.chunks_mut(TILE).enumerate() {
+            let total = &mut numbers[..out.len().next_multiple_of(GROUP)];
+            total.fill(T::default());
+            for (batch, scalars) in scalars.chunks(BATCH).enumerate() {
+                let first = first_row.wrapping_add((batch * BATCH) as u32);
+                let mut generators = seed(simd, &stream, first, scalars.len(), first_tile + tile);
+                if stays_in_registers::<S>() {
+                    for (generator, &scalar) in generators.iter_mut().zip(scalars) {
+                        add_row::<S, T, Self>(simd, generator, scalar, total);
+                    }
+                    continue;
+                }
+                for total in total.chunks_mut(CHUNK) {
+                    for (generator, row) in generators[..scalars.len()].iter_mut().zip(buffer.chunks_exact_mut(width)) {
+                        fill_row::<S, Self>(simd, generator, &mut row[..total.len()]);
+                    }
+                    match *scalars {
+                        [a, b, c, d] => add_rows(simd, buffer, width, [a, b, c, d], total),
+                        [a, b, c] => add_rows(simd, buffer, width, [a, b, c], total),
+                        [a, b] => add_rows(simd, buffer, width, [a, b], total),
+                        [a] => add_rows(simd, buffer, width, [a], total),
+                        _ => unreachable!("a batch has one to four rows"),
+                    }
+                }
+            }
+            finish.all(simd, total, out);
+        }
+    }
+
+    #[inline(always)]
+    fn fill<S: Simd>(self, simd: S, task: Fill<'_, Self>) {
+        let [mut generator, ..] = seed(simd, &task.stream, task.row, 1, task.tile);
+        fill_row::<S, Self>(simd, &mut generator, task.out);
+    }
+}
+
+/// Whether there are registers enough for generator, entries and sums at once.
+#[inline(always)]
+fn stays_in_registers<S: Simd>() -> bool {
+    S::REGISTERS >= 16
+}
+
+/// The next entries of a row, a multiple of 64. First words are laid down where the entries will be: apart from the arithmetic that
+/// follows, so that neither needs more registers than there are.
+#[inline(always)]
+fn fill_row<S: Simd, G: Normal>(simd: S, generator: &mut Generator, row: &mut [f32]) {
+    let mut state = load(simd, generator);
+    for group in row.as_chunks_mut::<GROUP>().0 {
+        for lanes in &mut group.as_chunks_mut::<16>().0[..G::WORDS] {
+            simd.f_store(simd.f_from_bits(next_word(simd, &mut state)), lanes);
+        }
+    }
+    store(simd, state, generator);
+    for group in row.as_chunks_mut::<GROUP>().0 {
+        let quarters = group.as_chunks_mut::<16>().0;
+        let mut words = [simd.u_splat(0); 4];
+        for k in 0..G::WORDS {
+            words[k] = simd.f_to_bits(simd.f_load(&quarters[k]));
+        }
+        for (entries, quarter) in G::entries(simd, words).into_iter().zip(quarters) {
+            simd.f_store(entries, quarter);
+        }
+    }
+}
+
+/// The next 64 entries of a row.
+#[inline(always)]
+fn next_entries<S: Simd, G: Normal>(simd: S, state: &mut [S::U; 4]) -> [S::F; 4] {
+    let mut words = [simd.u_splat(0); 4];
+    for k in 0..G::WORDS {
+        words[k] = next_word(simd, state);
+    }
+    G::entries(simd, words)
+}
+
+#[inline(always)]
+fn load<S: Simd>(simd: S, generator: &Generator) -> [S::U; 4] {
+    let [a, b, c, d] = generator;
+    [simd.u_load(a), simd.u_load(b), simd.u_load(c), simd.u_load(d)]
+}
+
+#[inline(always)]
+fn store<S: Simd>(simd: S, state: [S::U; 4], generator: &mut Generator) {
+    for (state, words) in state.into_iter().zip(generator) {
+        simd.u_store(state, words);
+    }
+}
+
+/// The inner product of a row with a chunk.
+#[inline(always)]
+fn dot_row<S: Simd, T: Real, G: Normal>(simd: S, generator: &mut Generator, chunk: &[T], sum: &mut T) {
+    let mut state = load(simd, generator);
+    let mut lanes = T::splat(simd, T::default());
+    let (whole, tail) = chunk.as_chunks::<GROUP>();
+    for group in whole {
+        let entries = next_entries::<S, G>(simd, &mut state);
+        for (entries, values) in entries.into_iter().zip(group.as_chunks::<16>().0) {
+            lanes = T::fma(simd, T::widen(simd, entries), T::load(simd, values), lanes);
+        }
+    }
+    if !tail.is_empty() {
+        let entries = next_entries::<S, G>(simd, &mut state);
+        for (k, entries) in entries.into_iter().enumerate().take(tail.len().div_ceil(16)) {
+            lanes = T::fma(simd, T::widen(simd, entries), lanes_at(simd, tail, k), lanes);
+        }
+    }
+    *sum += T::lanes_sum(simd, lanes);
+    store(simd, state, generator);
+}
+
+/// Adds a scalar times a row.
+#[inline(always)]
+fn add_row<S: Simd, T: Real, G: Normal>(simd: S, generator: &mut Generator, scalar: T, total: &mut [T]) {
+    let mut state = load(simd, generator);
+    let scalar = T::splat(simd, scalar);
+    for group in total.as_chunks_mut::<GROUP>().0 {
+        let entries = next_entries::<S, G>(simd, &mut state);
+        for (entries, total) in entries.into_iter().zip(group.as_chunks_mut::<16>().0) {
+            let sum = T::load(simd, total);
+            T::store(simd, T::fma(simd, T::widen(simd, entries), scalar, sum), total);
+        }
+    }
+    store(simd, state, generator);
+}
+
+/// One step of sixteen generators.
+#[inline(always)]
+fn next_word<S: Simd>(simd: S, state: &mut [S::U; 4]) -> S::U {
+    let [s0, s1, s2, s3] = *state;
+    let word = simd.u_add(simd.u_rotl::<7, 25>(simd.u_add(s0, s3)), s0);
+    let shifted = simd.u_shl::<9>(s1);
+    let (mixed2, mixed3) = (simd.u_xor(s2, s0), simd.u_xor(s3, s1));
+    *state =
+        [simd.u_xor(s0, mixed3), simd.u_xor(s1, mixed2), simd.u_xor(mixed2, shifted), simd.u_rotl::<11, 21>(mixed3)];
+    word
+}
+
+/// Four blocks of the key stream are the four words of the sixteen states. (All four being 0 in a lane has probability 2^-128.)
+#[inline(always)]
+fn seed<S: Simd>(simd: S, stream: &Stream, first: u32, live: usize, tile: usize) -> [Generator; BATCH] {
+    let counters = std::array::from_fn(|k| (4 * tile + k) as u32);
+    let mut generators = [[[0; 16]; 4]; 4];
+    for row in 0..live {
+        generators[row] = blocks(simd, stream, [first.wrapping_add(row as u32); 4], counters);
+    }
+    generators
+}
+
+/// Sixteen numbers of a chunk from 16 `k` on, with zeros after its end.
+#[inline(always)]
+fn lanes_at<S: Simd, T: Real>(simd: S, chunk: &[T], k: usize) -> T::Lanes<S> {
+    let (whole, tail) = chunk.as_chunks::<16>();
+    match whole.get(k) {
+        Some(lanes) => T::load(simd, lanes),
+        None if k == whole.len() => {
+            let mut padded = [T::default(); 16];
+            padded[..tail.len()].copy_from_slice(tail);
+            T::load(simd, &padded)
+        }
+        None => T::splat(simd, T::default()),
+    }
+}
+
+/// Where the inner product of row r of a batch with vector i is added.
+struct Sums<'a, T> {
+    out: &'a mut [T],
+    stride: usize,
+    batch: usize,
+}
+
+/// Adds the inner products of the buffered rows with a chunk of every vector to their sums.
+///
+/// The same as one `dot` for each row and vector; several at once share the loads, as many as have their sums in the registers of AVX2.
+#[inline(always)]
+fn multiply<S: Simd, T: Real>(
+    simd: S,
+    buffer: &[f32],
+    width: usize,
+    live: usize,
+    vectors: &[&[T]],
+    chunk: Range<usize>,
+    sums: &mut Sums<'_, T>,
+) {
+    let wide = size_of::<T>() == 8;
+    let mut i = 0;
+    while i < vectors.len() {
+        let mut row = 0;
+        if vectors.len() - i >= 3 {
+            let chunks = [&vectors[i][chunk.clone()], &vectors[i + 1][chunk.clone()], &vectors[i + 2][chunk.clone()]];
+            while row < live {
+                if !wide && live - row >= 2 {
+                    dot::<S, T, 2, 3>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 2;
+                } else {
+                    dot::<S, T, 1, 3>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 1;
+                }
+            }
+            i += 3;
+        } else {
+            let chunks = [&vectors[i][chunk.clone()]];
+            while row < live {
+                if !wide && live - row >= 4 {
+                    dot::<S, T, 4, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 4;
+                } else if live - row >= 2 {
+                    dot::<S, T, 2, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 2;
+                } else {
+                    dot::<S, T, 1, 1>(simd, &buffer[row * width..], width, chunks, sums, row, i);
+                    row += 1;
+                }
+            }
+            i += 1;
+        }
+    }
+}
+
+/// `R` rows times `V` vectors.
+#[inline(always)]
+fn dot<S: Simd, T: Real, const R: usize, const V: usize>(
+    simd: S,
+    rows: &[f32],
+    width: usize,
+    vectors: [&[T]; V],
+    sums: &mut Sums<'_, T>,
+    row: usize,
+    vector: usize,
+) {
+    let len = vectors[0].len();
+    let whole = len / 16;
+    let mut lines = [&[] as &[[f32; 16]]; R];
+    for r in 0..R {
+        lines[r] = &rows[r * width..].as_chunks::<16>().0[..whole];
+    }
+    let mut columns = [&[] as &[[T; 16]]; V];
+    for v in 0..V {
+        columns[v] = &vectors[v].as_chunks::<16>().0[..whole];
+    }
+    let mut sum = [[T::splat(simd, T::default()); V]; R];
+    for k in 0..whole {
+        let mut lanes = [T::splat(simd, T::default()); V];
+        for v in 0..V {
+            lanes[v] = T::load(simd, &columns[v][k]);
+        }
+        for r in 0..R {
+            let xi = T::widen(simd, simd.f_load(&lines[r][k]));
+            for v in 0..V {
+                sum[r][v] = T::fma(simd, xi, lanes[v], sum[r][v]);
+            }
+        }
+    }
+    if 16 * whole < len {
+        for v in 0..V {
+            let mut padded = [T::default(); 16];
+            padded[..len - 16 * whole].copy_from_slice(&vectors[v][16 * whole..]);
+            let lanes = T::load(simd, &padded);
+            for r in 0..R {
+                let xi = T::widen(simd, simd.f_load(&rows[r * width..].as_chunks::<16>().0[whole]));
+                sum[r][v] = T::fma(simd, xi, lanes, sum[r][v]);
+            }
+        }
+    }
+    for r in 0..R {
+        for v in 0..V {
+            sums.out[(vector + v) * sums.stride + sums.batch + row + r] += T::lanes_sum(simd, sum[r][v]);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_rows<S: Simd, T: Element, const R: usize>(
+    simd: S,
+    rows: &[f32],
+    width: usize,
+    scalars: [T; R],
+    total: &mut [T],
+) {
+    let (total, _) = total.as_chunks_mut::<16>();
+    let rows: [&[[f32; 16]]; R] = std::array::from_fn(|r| &rows[r * width..].as_chunks::<16>().0[..total.len()]);
+    let scalars = scalars.map(|scalar| T::splat(simd, scalar));
+    for (k, lanes) in total.iter_mut().enumerate() {
+        let mut sum = T::load(simd, lanes);
+        for r in 0..R {
+            sum = T::fma(simd, T::widen(simd, simd.f_load(&rows[r][k])), scalars[r], sum);
+        }
+        T::store(simd, sum, lanes);
+    }
+}
+
+/// Minimax polynomials, lowest degree first: ln(1 + z)/z on [sqrt(1/2) - 1, sqrt 2 - 1], sin(pi y/2)/y and cos(pi y/2) in y^2 on [0, 1].
+/// Errors of the short ones: 1.7e-6, 6e-7, 7e-6; of the long ones: below 6e-8, the rounding of an f32.
+const LN_SHORT: [f32; 6] = [1.000_012, -0.499_855_82, 0.332_280_3, -0.254_643_44, 0.223_146_33, -0.143_374_01];
+const LN_LONG: [f32; 8] =
+    [0.999_999_8, -0.500_006_3, 0.333_361_15, -0.249_604_94, 0.198_744_31, -0.173_234_08, 0.164_099_43, -0.101_191_89];
+const SIN_SHORT: [f32; 4] = [1.570_791_1, -0.645_893_7, 0.079_435_87, -0.004_333_902_6];
+const SIN_LONG: [f32; 5] = [std::f32::consts::FRAC_PI_2, -0.645_963_4, 0.079_688_52, -0.004_672_277, 0.000_150_840_96];
+const COS_SHORT: [f32; 4] = [0.999_993_3, -1.233_484_5, 0.252_580_23, -0.019_095_734];
+const COS_LONG: [f32; 5] = [0.999_999_94, -1.233_698_2, 0.253_650_75, -0.020_810_628, 0.000_858_190_6];
+
+/// The variance of each of two numbers that are then added: 1/2, raised by what 16 bits of radius lack (the mean of -ln u over
+/// u = (k + 1/2)/N is 1 - ln 2/(2 N), by Stirling).
+const HALF: f64 = 0.5 / (1.0 - LN_2 / 131_072.0);
+
+const LN_16: [f32; 6] = scaled(LN_SHORT, -2.0 * HALF);
+const LN_32: [f32; 8] = scaled(LN_LONG, -2.0);
+
+const fn scaled<const N: usize>(mut coefficients: [f32; N], factor: f64) -> [f32; N] {
+    let mut k = 0;
+    while k < N {
+        coefficients[k] = (factor * coefficients[k] as f64) as f32;
+        k += 1;
+    }
+    coefficients
+}
+
+/// Bits 31..16 give the radius, bit 15 the sign, bits 14..0 the angle.
+#[inline(always)]
+fn pair16<S: Simd>(simd: S, word: S::U) -> (S::F, S::F) {
+    let odd = simd.u_or(simd.u_shr::<15>(word), simd.u_splat(1));
+    let radius = radius(simd, odd, 17, &LN_16, (-2.0 * HALF * LN_2) as f32);
+    // The angle is signed; with its top bit flipped it counts from -1 on, and 3 plus it is a float whose mantissa begins with its bits.
+    let mantissa = simd.u_and(simd.u_shl::<8>(word), simd.u_splat(0x7f_ff00));
+    let above_2 = simd.f_from_bits(simd.u_xor(mantissa, simd.u_splat(2f32.to_bits() | 1 << 22 | 1 << 7)));
+    let angle = simd.f_sub(above_2, simd.f_splat(3.0));
+    turn(simd, radius, angle, simd.u_shl::<16>(word), &SIN_SHORT, &COS_SHORT)
+}
+
+/// Bits 31..2 of the first word give the radius; bit 31 of the second the sign, bits 30..0 the angle.
+#[inline(always)]
+fn pair32<S: Simd>(simd: S, first: S::U, second: S::U) -> (S::F, S::F) {
+    let odd = simd.u_or(simd.u_shr::<1>(first), simd.u_splat(1));
+    let angle = simd.u_or(simd.u_shl::<1>(second), simd.u_splat(1));
+    let angle = simd.f_mul(simd.f_from_i32(angle), simd.f_splat(1.0 / (1u32 << 31) as f32));
+    let radius = radius(simd, odd, 31, &LN_32, (-2.0 * LN_2) as f32);
+    turn(simd, radius, angle, second, &SIN_LONG, &COS_LONG)
+}
+
+/// sqrt(-2 v ln u) for u = odd / 2^bits in (0, 1]; the polynomial and ln 2 come multiplied by -2 v.
+///
+/// u is split as 2^e (1 + z) with 1 + z between sqrt(1/2) and sqrt 2, so that nothing cancels where u is close to 1 and the root's
+/// argument is never negative.
+#[inline(always)]
+fn radius<S: Simd, const N: usize>(simd: S, odd: S::U, bits: u32, ln: &[f32; N], ln_2: f32) -> S::F {
+    const ROOT: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
+    let above_root = simd.u_sub(simd.f_to_bits(simd.f_from_i32(odd)), simd.u_splat((bits << 23) + ROOT));
+    let exponent = simd.u_sar::<23>(above_root);
+    let mantissa = simd.u_add(simd.u_and(above_root, simd.u_splat((1 << 23) - 1)), simd.u_splat(ROOT));
+    let mantissa = simd.f_from_bits(mantissa);
+    let z = simd.f_sub(mantissa, simd.f_splat(1.0));
+    let ln_z = simd.f_mul(z, polynomial(simd, ln, z));
+    simd.f_sqrt(simd.f_fma(simd.f_from_i32(exponent), simd.f_splat(ln_2), ln_z))
+}
+
+/// (r cos t, r sin t) for t = (pi/2) y, y in [-1, 1], and the opposite point where the top bit of `sign` is set.
+#[inline(always)]
+fn turn<S: Simd, const M: usize, const N: usize>(
+    simd: S,
+    radius: S::F,
+    y: S::F,
+    sign: S::U,
+    sin: &[f32; M],
+    cos: &[f32; N],
+) -> (S::F, S::F) {
+    let radius = simd.f_flip(radius, sign);
+    let square = simd.f_mul(y, y);
+    let cosine = polynomial(simd, cos, square);
+    let sine = simd.f_mul(y, polynomial(simd, sin, square));
+    (simd.f_mul(radius, cosine), simd.f_mul(radius, sine))
+}
+
+/// Horner's rule with fused multiply-adds.
+#[inline(always)]
+fn polynomial<S: Simd, const N: usize>(simd: S, coefficients: &[f32; N], x: S::F) -> S::F {
+    let mut value = simd.f_splat(coefficients[N - 1]);
+    for &coefficient in coefficients[..N - 1].iter().rev() {
+        value = simd.f_fma(value, x, simd.f_splat(coefficient));
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coefficients_are_those_that_other_languages_are_told() {
+        let file = include_str!("../../known-answers.txt");
+        let check = |name: &str, coefficients: &[f32]| {
+            let line = coefficients
+                .iter()
+                .fold(format!("# polynomial name={name} :"), |line, c| format!("{line} {:08x}", c.to_bits()));
+            assert!(file.lines().any(|known| known == line), "{line}");
+        };
+        check("ln-16", &LN_16);
+        check("ln2-16", &[(-2.0 * HALF * LN_2) as f32]);
+        check("sin-16", &SIN_SHORT);
+        check("cos-16", &COS_SHORT);
+        check("ln-32", &LN_32);
+        check("ln2-32", &[(-2.0 * LN_2) as f32]);
+        check("sin-32", &SIN_LONG);
+        check("cos-32", &COS_LONG);
+    }
+}
