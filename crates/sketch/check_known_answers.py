@@ -125,22 +125,29 @@ def generator(state):
         s[3] = rotl(s[3], 11)
 
 
-def radius(polynomials, form, k, shift):
-    u = f32(k) / 2**shift
+def radius(polynomials, k):
+    u = f32(k) / 2**31
     exponent = 0
     while u * Fraction(2) ** -exponent < Fraction(struct.unpack(">f", bytes.fromhex("3f3504f3"))[0]):
         exponent -= 1
     z = f32(u * Fraction(2) ** -exponent - 1)
-    return root(fma(Fraction(exponent), polynomials["ln2" + form][0], f32(z * horner(polynomials["ln" + form], z))))
+    return root(fma(Fraction(exponent), polynomials["ln2"][0], f32(z * horner(polynomials["ln"], z))))
 
 
-def turn(polynomials, form, r, t, sign):
+def turn(polynomials, r, t, sign):
     t = t - 2**32 if t >> 31 else t
     y = f32(t) / 2**31
     r = -r if sign else r
     square = f32(y * y)
-    sine = f32(y * horner(polynomials["sin" + form], square))
-    return f32(r * horner(polynomials["cos" + form], square)), f32(r * sine)
+    sine = f32(y * horner(polynomials["sin"], square))
+    return f32(r * horner(polynomials["cos"], square)), f32(r * sine)
+
+
+def quantile(polynomials, half):
+    v = 2 * (half & 0x7FFF) + 1
+    s = (v.bit_length() - 1) // 2
+    value = horner([polynomials[f"quantile-{k}"][(s + 7) % 8] for k in range(4)], Fraction(2 * v, 4**s))
+    return -value if half >> 15 else value
 
 
 def gaussian(polynomials, seed, strict, round_, row, c):
@@ -150,19 +157,15 @@ def gaussian(polynomials, seed, strict, round_, row, c):
     words = generator([blocks[i][lane] for i in range(4)])
     if strict:
         w = [[next(words) for _ in range(4)] for _ in range(group + 1)][-1]
-        four = []
+        entries = []
         for v, w in (w[:2], w[2:]):
-            r = radius(polynomials, "-32", v >> 1 | 1, 31)
-            four += turn(polynomials, "-32", r, (w << 1 | 1) & MASK, w >> 31)
+            entries += turn(polynomials, radius(polynomials, v >> 1 | 1), (w << 1 | 1) & MASK, w >> 31)
     else:
         pair = [[next(words) for _ in range(2)] for _ in range(group + 1)][-1]
-        halves = []
-        for w in pair:
-            r = radius(polynomials, "-16", w >> 15 | 1, 17)
-            halves.append(turn(polynomials, "-16", r, (w << 17 | 1 << 16) & MASK, w >> 15 & 1))
-        (x1, y1), (x2, y2) = halves
-        four = [f32(x1 + x2), f32(x1 - x2), f32(y1 + y2), f32(y1 - y2)]
-    return four[c % 64 // 16]
+        a, b, c_, d = (quantile(polynomials, half) for w in pair for half in (w >> 16, w & 0xFFFF))
+        p, q, r, s = f32(a + b), f32(a - b), f32(c_ + d), f32(c_ - d)
+        entries = [f32(p + r), f32(q + s), f32(p - r), f32(q - s)]
+    return entries[c % 64 // 16]
 
 
 def hadamard_order(dim):
@@ -235,7 +238,7 @@ class Rademacher:
         for start in range(0, self.dim, 512):
             lanes = [Fraction(0)] * 16
             for c in range(start, start + 512, 64):
-                lanes = [f32(lane + four(x[c + l], x[c + 16 + l], x[c + 32 + l], x[c + 48 + l])) for l, lane in enumerate(lanes)]
+                lanes = [f32(lane + sum_of_four(x[c + l], x[c + 16 + l], x[c + 32 + l], x[c + 48 + l])) for l, lane in enumerate(lanes)]
             while len(lanes) > 1:
                 half = len(lanes) // 2
                 lanes = [f32(lanes[l] + lanes[l + half]) for l in range(half)]
@@ -246,11 +249,11 @@ class Rademacher:
         y = [self.signed(row, c, scalar) for row, scalar in enumerate(scalars)] + [Fraction(0)] * 3
         total = Fraction(0)
         for row in range(0, self.budget, 4):
-            total = f32(total + four(*y[row : row + 4]))
+            total = f32(total + sum_of_four(*y[row : row + 4]))
         return f32(total / self.budget)
 
 
-def four(a, b, c, d):
+def sum_of_four(a, b, c, d):
     return f32(f32(a + b) + f32(c + d))
 
 

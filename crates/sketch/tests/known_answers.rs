@@ -31,21 +31,22 @@ const HEADER: &str = "\
 #
 # Gaussian entries, exactly. All arithmetic is in f32 with one rounding an operation. In a tile, generator l (xoshiro128++, seeded as the documentation of `Gaussian` says) makes
 # entries l, 16 + l, 32 + l and 48 + l of every 64. With polynomials by Horner's rule, highest coefficient first, each step a fused multiply-add:
-#   radius(k, bits)  u = k / 2^bits; e and z such that u = 2^e (1 + z) and the bits of 1 + z are at least 3f3504f3 (sqrt 1/2) and below twice that number;
-#                    r = sqrt(fma(e, ln2, z * ln(z))).
-#   turn(r, t, sign) y = t / 2^31, t a signed 32-bit number rounded to f32; r is negated where sign is 1; x = r * cos(y * y), y = r * (y * sin(y * y)).
-# `gaussian`, one word w: r = radius(w >> 15 | 1, 17), t = w << 17 | 1 << 16, sign = bit 15; two words give (x1, y1) and (x2, y2), and the four
-#   entries are x1 + x2, x1 - x2, y1 + y2, y1 - y2. The halved variance is in the coefficients.
-# `gaussian-strict`, two words v, w: r = radius(v >> 1 | 1, 31), rounded to f32 before the division, t = w << 1 | 1, sign = bit 31 of w; entries x, y, and two more from two more words.
-# The coefficients, lowest first, as the bits of an f32; -2 times the variance is already in ln and ln2:
-# polynomial name=ln-16 : bf800091 3effed73 beaa20e0 3e8260cd be6480c8 3e12d0d6
-# polynomial name=ln2-16 : bf317255
-# polynomial name=sin-16 : 3fc90faf bf25594a 3da2af46 bb8e0369
-# polynomial name=cos-16 : 3f7fff90 bf9de2d2 3e815232 bc9c6ea8
-# polynomial name=ln-32 : bffffffd 3f80006a bf2aae50 3eff9870 becb83a1 3eb16446 bea809ae 3e4f3db2
-# polynomial name=ln2-32 : bfb17218
-# polynomial name=sin-32 : 3fc90fdb bf255ddb 3da333bc bb9919e6 391e2b10
-# polynomial name=cos-32 : 3f7fffff bf9de9d3 3e81de83 bcaa7b0d 3a60f832
+# `gaussian`, two words: each gives two numbers, from its upper 16 bits and from its lower 16. Of 16 bits, the highest is the sign and the others are k; v = 2 k + 1
+#   = 4^s x/2 with 2 <= x < 8; the number is the cubic whose coefficient of x^i is at place (s + 7) mod 8 of quantile-i, negated where the sign is 1. Of the four
+#   numbers a, b, c, d the entries are (a + b) + (c + d), (a - b) + (c - d), (a + b) - (c + d), (a - b) - (c - d).
+# `gaussian-strict`, two words v, w, give x and y, and two more words two more:
+#   radius           u = k / 2^31 with k = v >> 1 | 1, rounded to f32 before the division; e and z such that u = 2^e (1 + z) and the bits of 1 + z are at least
+#                    3f3504f3 (sqrt 1/2) and below twice that number; r = sqrt(fma(e, ln2, z * ln(z))), negated where bit 31 of w is 1.
+#   turn             t = w << 1 | 1, a signed 32-bit number, rounded to f32; h = t / 2^31; x = r * cos(h * h), y = r * (h * sin(h * h)).
+# The coefficients, lowest first, as the bits of an f32; -2 is already in ln and ln2:
+# polynomial name=quantile-0 : 40090f4f 3ffd32b1 3fe6f6d8 3fcef689 3fb47dd8 3f96930b 3f67e467 405b9db7
+# polynomial name=quantile-1 : bdaaf28f bdb7e635 bdc8066d bdded402 be000ce6 be1a4289 be4b3f67 bf62747f
+# polynomial name=quantile-2 : 3c10a068 3c1c05ea 3c283592 3c390f82 3c507e88 3c713494 3c8f6001 3e1955e5
+# polynomial name=quantile-3 : b9d1b790 b9e32aaf b9f464f9 ba06108e ba168ce1 ba2df504 ba612b75 bbdee7da
+# polynomial name=ln : bffffffd 3f80006a bf2aae50 3eff9870 becb83a1 3eb16446 bea809ae 3e4f3db2
+# polynomial name=ln2 : bfb17218
+# polynomial name=sin : 3fc90fdb bf255ddb 3da333bc bb9919e6 391e2b10
+# polynomial name=cos : 3f7fffff bf9de9d3 3e81de83 bcaa7b0d 3a60f832
 #
 # Hadamard: the documentation of `Hadamard` says how the rows, the signs and the matrix follow from the address. The transform does
 # Paley's factor first, where there is one, then the strides from the largest to 1. Large sketches are here with entries and scalars

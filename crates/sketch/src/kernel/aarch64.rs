@@ -18,8 +18,8 @@ pub(super) fn run_neon<O: Operation>(operation: O) -> O::Output {
 /// Runs intrinsics on NEON.
 macro_rules! neon {
     ($($body:tt)*) => {{
-        // SAFETY: NEON is part of aarch64. Pointers come from references to arrays of sixteen numbers, and loads and stores at offsets
-        // below sixteen stay inside them; none need more than the alignment of a number.
+        // SAFETY: NEON is part of aarch64. Pointers come from references to arrays of sixteen or eight numbers, and loads and stores at
+        // offsets stay inside them; none need more than the alignment of a number.
         #[allow(unused_unsafe)]
         unsafe { $($body)* }
     }};
@@ -44,6 +44,15 @@ impl Neon {
         neon!(
             let (low, high) = (vdupq_laneq_f64::<0>(x), vdupq_laneq_f64::<1>(x));
             vtrn1q_f64(vaddq_f64(low, high), vsubq_f64(low, high))
+        )
+    }
+
+    /// Where the bytes of four numbers of a table are, whose places are given modulo `LAST` + 1.
+    #[inline(always)]
+    fn bytes_of_lanes<const LAST: u32>(self, index: uint32x4_t) -> uint8x16_t {
+        neon!(
+            let first = vmulq_n_u32(vandq_u32(index, vdupq_n_u32(LAST)), 0x0404_0404);
+            vreinterpretq_u8_u32(vaddq_u32(first, vdupq_n_u32(0x0302_0100)))
         )
     }
 
@@ -184,19 +193,19 @@ impl Simd for Neon {
         self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
     }
     #[inline(always)]
+    fn f_pick8(self, table: &[f32; 8], index: Self::U) -> Self::F {
+        let p = table.as_ptr();
+        neon!(
+            let bytes = uint8x16x2_t(vreinterpretq_u8_f32(vld1q_f32(p)), vreinterpretq_u8_f32(vld1q_f32(p.add(4))));
+            from_fn(|k| vreinterpretq_f32_u8(vqtbl2q_u8(bytes, self.bytes_of_lanes::<7>(index[k]))))
+        )
+    }
+    #[inline(always)]
     fn f_pick(self, table: Self::F, index: Self::U) -> Self::F {
         neon!(
-            let bytes = uint8x16x4_t(
-                vreinterpretq_u8_f32(table[0]),
-                vreinterpretq_u8_f32(table[1]),
-                vreinterpretq_u8_f32(table[2]),
-                vreinterpretq_u8_f32(table[3]),
-            );
-            from_fn(|k| {
-                let first = vmulq_n_u32(vandq_u32(index[k], vdupq_n_u32(15)), 0x0404_0404);
-                let each = vaddq_u32(first, vdupq_n_u32(0x0302_0100));
-                vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(each)))
-            })
+            let [a, b, c, d] = table.map(|part| vreinterpretq_u8_f32(part));
+            let bytes = uint8x16x4_t(a, b, c, d);
+            from_fn(|k| vreinterpretq_f32_u8(vqtbl4q_u8(bytes, self.bytes_of_lanes::<15>(index[k]))))
         )
     }
     #[inline(always)]

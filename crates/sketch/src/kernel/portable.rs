@@ -148,6 +148,10 @@ impl Simd for Portable {
         from_fn(|l| f32::from_bits(x[l].to_bits() ^ (signs[l] & 1 << 31)))
     }
     #[inline(always)]
+    fn f_pick8(self, table: &[f32; 8], index: [u32; 16]) -> [f32; 16] {
+        from_fn(|l| table[index[l] as usize % 8])
+    }
+    #[inline(always)]
     fn f_pick(self, table: [f32; 16], index: [u32; 16]) -> [f32; 16] {
         from_fn(|l| table[index[l] as usize % 16])
     }

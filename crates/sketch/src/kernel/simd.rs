@@ -59,6 +59,8 @@ pub trait Simd: Copy {
     fn f_to_bits(self, x: Self::F) -> Self::U;
     /// Negates the lanes whose top bit is set in `signs`.
     fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F;
+    /// In each lane, the number of `table` that its index says, modulo eight.
+    fn f_pick8(self, table: &[f32; 8], index: Self::U) -> Self::F;
     /// In each lane, the lane of `table` that its index says, modulo sixteen.
     fn f_pick(self, table: Self::F, index: Self::U) -> Self::F;
     /// The sum of the lanes: l with l + 8, then l + 4, l + 2, l + 1.

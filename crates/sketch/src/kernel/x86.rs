@@ -46,7 +46,7 @@ pub(super) fn run_avx512<O: Operation>(operation: O) -> O::Output {
 macro_rules! proven {
     ($($body:tt)*) => {{
         // SAFETY: `self` exists only inside `run_avx2` or `run_avx512`, which found the instructions on this CPU. Pointers come from
-        // references to arrays of sixteen numbers, and loads and stores at offsets below sixteen stay inside them; none need alignment.
+        // references to arrays of sixteen or eight numbers, and loads and stores stay inside them; none need alignment.
         unsafe { $($body)* }
     }};
 }
@@ -291,6 +291,13 @@ impl Simd for Avx2 {
     fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F {
         let top = self.u_and(signs, self.u_splat(1 << 31));
         self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
+    }
+    #[inline(always)]
+    fn f_pick8(self, table: &[f32; 8], index: Self::U) -> Self::F {
+        proven!(
+            let table = _mm256_loadu_ps(table.as_ptr());
+            [_mm256_permutevar8x32_ps(table, index[0]), _mm256_permutevar8x32_ps(table, index[1])]
+        )
     }
     #[inline(always)]
     fn f_pick(self, table: Self::F, index: Self::U) -> Self::F {
@@ -545,6 +552,13 @@ impl Simd for Avx512 {
     fn f_flip(self, x: Self::F, signs: Self::U) -> Self::F {
         let top = self.u_and(signs, self.u_splat(1 << 31));
         self.f_from_bits(self.u_xor(self.f_to_bits(x), top))
+    }
+    #[inline(always)]
+    fn f_pick8(self, table: &[f32; 8], index: Self::U) -> Self::F {
+        proven!(
+            let twice = _mm512_broadcast_f64x4(_mm256_loadu_pd(table.as_ptr().cast()));
+            _mm512_permutexvar_ps(index, _mm512_castpd_ps(twice))
+        )
     }
     #[inline(always)]
     fn f_pick(self, table: Self::F, index: Self::U) -> Self::F {
