@@ -260,7 +260,7 @@ impl Part {
                     let vector = &vector[coordinates.clone()];
                     make_strips(kernel, order, Inlet::Vector(vector, Some(signs)), strips);
                     let bound = |row: usize| rows.rank(row * order.columns() / STRIP);
-                    finish_rows(kernel, order, strips, &mut out[..self.budget], &bound, &|_, out| Sample {
+                    finish_rows(kernel, order, strips, &[], &mut out[..self.budget], &bound, &|_, out| Sample {
                         rows,
                         out,
                         taken: 0,
@@ -294,10 +294,17 @@ impl Part {
                 });
                 return;
             }
+            rows.mark_lines(order);
+            let rows = &*rows;
             with_numbers(scratch::Place::Whole, order.len(), |strips| {
                 make_strips(kernel, order, Inlet::Scalars(scalars, rows), strips);
                 let bound = |row: usize| self.dim.min(row * order.columns());
-                finish_rows(kernel, order, strips, out, &bound, &|first, out| Place { signs, first, out, finish });
+                finish_rows(kernel, order, strips, rows.all_lines(), out, &bound, &|first, out| Place {
+                    signs,
+                    first,
+                    out,
+                    finish,
+                });
             });
         });
     }
@@ -333,7 +340,12 @@ fn transform<T: Real>(kernel: Kernel, values: &mut [T]) {
         make_strips(kernel, order, Inlet::Vector(values, None), strips);
         let finish = Finish::new(1, None);
         let bound = |row: usize| row * order.columns();
-        finish_rows(kernel, order, strips, values, &bound, &|first, out| Place { signs: None, first, out, finish });
+        finish_rows(kernel, order, strips, &[], values, &bound, &|first, out| Place {
+            signs: None,
+            first,
+            out,
+            finish,
+        });
     });
 }
 
@@ -353,6 +365,7 @@ fn finish_rows<'a, T: Real, O: Outlet<T>>(
     kernel: Kernel,
     order: Order,
     strips: &[T],
+    lines: &[u32],
     out: &'a mut [T],
     bound: &(impl Fn(usize) -> usize + Sync),
     outlet: &(impl Fn(usize, &'a mut [T]) -> O + Sync),
@@ -364,7 +377,7 @@ fn finish_rows<'a, T: Real, O: Outlet<T>>(
         with_numbers(scratch::Place::Row, order.columns(), |row| {
             let rows = first(k)..first(k + 1);
             let out = outlet(rows.start * order.columns(), out);
-            kernel.run(FinishRows { order, strips, rows, row, out });
+            kernel.run(FinishRows { order, strips, lines, rows, row, out });
         });
     });
 }

@@ -1,6 +1,6 @@
 //! Which rows of the Hadamard matrix a round uses: a uniformly random set, in increasing order.
 
-use crate::kernel::{Kernel, Keystream, Operation, STRIP, Simd, Stream};
+use crate::kernel::{Kernel, Keystream, Operation, Order, STRIP, Simd, Stream};
 
 /// A set of rows as one bit per row.
 #[derive(Default)]
@@ -8,6 +8,8 @@ pub(crate) struct Rows {
     bits: Vec<u64>,
     /// How many chosen rows lie before each block of 512, and how many there are.
     ranks: Vec<u32>,
+    /// For each strip of 512 columns of the table, which of its 32 lines have a chosen row in any row of the table; or nothing.
+    lines: Vec<u32>,
     /// The set is of the rows that are left out.
     inverted: bool,
     of: usize,
@@ -15,7 +17,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) const fn new() -> Self {
-        Self { bits: Vec::new(), ranks: Vec::new(), inverted: false, of: 0 }
+        Self { bits: Vec::new(), ranks: Vec::new(), lines: Vec::new(), inverted: false, of: 0 }
     }
 
     /// `count` of `of` rows, every set equally likely (Floyd's algorithm; Bentley and Floyd, CACM 30, 1987). Above half of them, the rows
@@ -47,6 +49,40 @@ impl Rows {
     #[inline(always)]
     pub(crate) fn rank(&self, block: usize) -> usize {
         self.ranks[block] as usize
+    }
+
+    /// Whether there is a chosen row among `len` from `start` on, both multiples of 64.
+    #[inline(always)]
+    pub(crate) fn any(&self, start: usize, len: usize) -> bool {
+        if len >= STRIP {
+            return self.rank(start / STRIP) < self.rank((start + len) / STRIP);
+        }
+        (start / 64..(start + len) / 64).any(|index| self.word(index) != 0)
+    }
+
+    /// Looks which lines of a table of this many columns have a chosen row, where they are few; else [`all_lines`](Self::all_lines) is empty.
+    pub(crate) fn mark_lines(&mut self, order: Order) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        if order.is_power() && self.rank(self.ranks.len() - 1) <= order.columns() / 32 {
+            lines.resize(order.columns() / STRIP, 0);
+            self.for_each(|row| {
+                let column = row % order.columns();
+                lines[column / STRIP] |= 1 << (column % STRIP / 16);
+            });
+        }
+        self.lines = lines;
+    }
+
+    /// For each strip, one bit for each line; empty where all are meant.
+    pub(crate) fn all_lines(&self) -> &[u32] {
+        &self.lines
+    }
+
+    /// The lines of a strip that have a chosen row, or all.
+    #[inline(always)]
+    pub(crate) fn lines(&self, strip: usize) -> u32 {
+        self.lines.get(strip).copied().unwrap_or(u32::MAX)
     }
 
     /// Calls `visit` with every chosen row, in increasing order.

@@ -48,6 +48,10 @@ impl Order {
         self.base << self.log
     }
 
+    pub(crate) fn is_power(self) -> bool {
+        self.base == 1
+    }
+
     /// Whether the entry of the matrix is -1.
     pub(crate) fn is_negative(self, row: usize, column: usize) -> bool {
         let odd = (row & column & ((1 << self.log) - 1)).count_ones() % 2 == 1;
@@ -92,6 +96,12 @@ const fn is_negative_in_paleys(order: usize, i: usize, k: usize) -> bool {
 
 /// What is done with each block of the transform as it is finished, while the first cache has it.
 pub(crate) trait Outlet<T> {
+    /// Whether any of the `len` numbers from `start` on is of use; both are multiples of 64. What is not need not be computed.
+    #[inline(always)]
+    fn wants(&self, _start: usize, _len: usize) -> bool {
+        true
+    }
+
     /// Takes the numbers from `start` on. Blocks come in order.
     fn take<S: Simd>(&mut self, simd: S, start: usize, block: &mut [T]);
 }
@@ -112,6 +122,11 @@ pub(crate) struct Sample<'a, T> {
 }
 
 impl<T: Real> Outlet<T> for Sample<'_, T> {
+    #[inline(always)]
+    fn wants(&self, start: usize, len: usize) -> bool {
+        self.rows.any(start, len)
+    }
+
     #[inline(always)]
     fn take<S: Simd>(&mut self, _: S, start: usize, block: &mut [T]) {
         for (index, block) in block.chunks(64).enumerate() {
@@ -298,13 +313,13 @@ fn walk<S: Simd, T: Real, O: Outlet<T>>(
     for start in (0..values.len()).step_by(resident) {
         let mut size = values.len();
         while size > resident {
-            if start.is_multiple_of(size) {
+            if start.is_multiple_of(size) && out.wants(first + start, size) {
                 pass::<S, T, 4>(simd, &mut values[start..start + size]);
             }
             size /= 4;
         }
         let block = &mut values[start..start + resident];
-        whole(simd, block, ahead, column + start);
+        whole(simd, block, first + start, out, ahead, column + start);
         out.take(simd, first + start, block);
     }
 }
@@ -314,13 +329,13 @@ fn walk<S: Simd, T: Real, O: Outlet<T>>(
 fn walk_strips<S: Simd, T: Real>(simd: S, strip: &mut [T], parts: usize) {
     let size = strip.len() / parts;
     for part in strip.chunks_exact_mut(size) {
-        walk_strip(simd, part);
+        walk_strip(simd, part, u32::MAX);
     }
 }
 
-/// The strides of `values` that are not below a strip, depth first.
+/// The strides of `values` that are not below a strip, depth first, for those of the 32 lines of a strip's row that have their bit set.
 #[inline(always)]
-fn walk_strip<S: Simd, T: Real>(simd: S, values: &mut [T]) {
+fn walk_strip<S: Simd, T: Real>(simd: S, values: &mut [T], lines: u32) {
     let mut smallest = values.len();
     while smallest > STRIP {
         let size = smallest / radix::<S>(smallest / STRIP);
@@ -336,9 +351,9 @@ fn walk_strip<S: Simd, T: Real>(simd: S, values: &mut [T]) {
             if start.is_multiple_of(size) {
                 let block = &mut values[start..start + size];
                 match radix {
-                    8 => pass::<S, T, 8>(simd, block),
-                    4 => pass::<S, T, 4>(simd, block),
-                    _ => pass::<S, T, 2>(simd, block),
+                    8 => pass_lines::<S, T, 8>(simd, block, lines),
+                    4 => pass_lines::<S, T, 4>(simd, block, lines),
+                    _ => pass_lines::<S, T, 2>(simd, block, lines),
                 }
             }
             size /= radix;
@@ -383,7 +398,7 @@ impl<T: Real> Operation for Columns<'_, T> {
                 },
                 (_, Inlet::Scalars(scalars, rows)) => {
                     scatter(order.columns(), scalars, rows, column, strip);
-                    walk_strip(simd, strip);
+                    walk_strip(simd, strip, rows.lines(column / STRIP));
                 }
             }
             match (order.base, inlet) {
@@ -395,12 +410,20 @@ impl<T: Real> Operation for Columns<'_, T> {
     }
 }
 
-/// Puts the scalars that belong to a strip into it.
+/// Puts the scalars that belong to a strip into it, and zeros elsewhere on lines that have any.
 #[inline(always)]
 fn scatter<T: Real>(columns: usize, scalars: &[T], rows: &Rows, column: usize, strip: &mut [T]) {
-    strip.fill(T::default());
+    let lines = rows.lines(column / STRIP);
     for (row, values) in strip.chunks_exact_mut(STRIP).enumerate() {
+        for (k, line) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            if lines >> k & 1 == 1 {
+                line.fill(T::default());
+            }
+        }
         let start = row * columns + column;
+        if !rows.any(start, STRIP) {
+            continue;
+        }
         let mut next = rows.rank(start / STRIP);
         for (index, values) in values.as_chunks_mut::<64>().0.iter_mut().enumerate() {
             let mut word = rows.word(start / 64 + index);
@@ -467,7 +490,8 @@ fn enter<S: Simd, T: Real, const Q: usize>(
         for (i, spare) in spare.iter_mut().enumerate() {
             let start = (row + i * part) * columns + column;
             pieces[i] = piece(simd, vector, start, &mut words[i], spare).as_chunks::<16>().0;
-            nexts[i] = vector.get(start + columns..).unwrap_or_default();
+            let next = if row + 1 < part { start + columns } else { start - row * columns + STRIP };
+            nexts[i] = vector.get(next..).unwrap_or_default();
             bits[i] = simd.u_load(&words[i]);
         }
         let mut rows: [&mut [[T; 16]]; Q] = std::array::from_fn(|_| &mut [] as &mut [[T; 16]]);
@@ -563,6 +587,8 @@ pub(crate) struct FinishRows<'a, T, O> {
     pub(crate) order: Order,
     /// All strips.
     pub(crate) strips: &'a [T],
+    /// For each strip, which lines of its rows are there, one bit for each of 32; the others are 0. All are where there is nothing.
+    pub(crate) lines: &'a [u32],
     pub(crate) rows: std::ops::Range<usize>,
     /// A row of the table, to work in.
     pub(crate) row: &'a mut [T],
@@ -574,17 +600,20 @@ impl<T: Real, O: Outlet<T>> Operation for FinishRows<'_, T, O> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { order, strips, rows, row, mut out } = self;
+        let Self { order, strips, lines, rows, row, mut out } = self;
         let (columns, size) = (order.columns(), order.rows() * STRIP);
         // What is left after the first pass had better be a power of four of what the first cache holds, or less.
         let eighths = S::REGISTERS >= 16 && (columns <= 8 * RESIDENT || columns.ilog2() % 2 == 1);
         let parts = if eighths { 8 } else { 4 };
         for number in rows {
-            match parts {
-                8 => gather::<S, T, 8>(simd, strips, size, number, row),
-                _ => gather::<S, T, 4>(simd, strips, size, number, row),
+            match (parts, lines.is_empty()) {
+                (8, true) => gather::<S, T, 8, false>(simd, strips, lines, size, number, row),
+                (8, false) => gather::<S, T, 8, true>(simd, strips, lines, size, number, row),
+                (_, true) => gather::<S, T, 4, false>(simd, strips, lines, size, number, row),
+                (_, false) => gather::<S, T, 4, true>(simd, strips, lines, size, number, row),
             }
-            let ahead = Ahead { strips, size, row: number + 1 };
+            // Few lines are still in the second cache.
+            let ahead = if lines.is_empty() { Ahead { strips, size, row: number + 1 } } else { Ahead::NOTHING };
             for (index, part) in row.chunks_exact_mut(columns / parts).enumerate() {
                 let column = index * columns / parts;
                 walk(simd, part, number * columns + column, &mut out, ahead, column);
@@ -595,22 +624,38 @@ impl<T: Real, O: Outlet<T>> Operation for FinishRows<'_, T, O> {
 
 /// Puts the pieces of a row together, and does its largest strides while they are in registers.
 #[inline(always)]
-fn gather<S: Simd, T: Real, const Q: usize>(simd: S, strips: &[T], size: usize, number: usize, row: &mut [T]) {
+fn gather<S: Simd, T: Real, const Q: usize, const SPARSE: bool>(
+    simd: S,
+    strips: &[T],
+    lines: &[u32],
+    size: usize,
+    number: usize,
+    row: &mut [T],
+) {
     let part = row.len() / Q;
     let mut parts = row.chunks_exact_mut(part);
     let mut parts: [&mut [T]; Q] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    let nothing = [T::default(); 16];
     for strip in 0..part / STRIP {
         let mut pieces = [&[] as &[[T; 16]]; Q];
+        let mut present = [u32::MAX; Q];
         let mut rows: [&mut [[T; 16]]; Q] = std::array::from_fn(|_| &mut [] as &mut [[T; 16]]);
         for (i, (row, part)) in rows.iter_mut().zip(&mut parts).enumerate() {
-            let start = (strip + i * (part.len() / STRIP)) * size + number * STRIP;
+            let from = strip + i * (part.len() / STRIP);
+            let start = from * size + number * STRIP;
             pieces[i] = strips[start..start + STRIP].as_chunks::<16>().0;
             *row = part[strip * STRIP..(strip + 1) * STRIP].as_chunks_mut::<16>().0;
+            if SPARSE {
+                present[i] = lines[from];
+            }
         }
         for k in 0..STRIP / 16 {
             let mut lanes = [T::splat(simd, T::default()); Q];
             for i in 0..Q {
-                lanes[i] = T::load(simd, &pieces[i][k]);
+                // An index rather than a branch, which nobody could predict.
+                let line =
+                    if SPARSE { [&nothing, &pieces[i][k]][(present[i] >> k & 1) as usize] } else { &pieces[i][k] };
+                lanes[i] = T::load(simd, line);
             }
             let lanes = butterfly::<S, T, Q>(simd, lanes);
             for i in 0..Q {
@@ -620,13 +665,23 @@ fn gather<S: Simd, T: Real, const Q: usize>(simd: S, strips: &[T], size: usize, 
     }
 }
 
-/// All strides of a block of n >= 16 that fits in the cache.
+/// All strides of a block of n >= 16 that fits in the cache, from `first` on, as far as `out` wants them.
 #[inline(always)]
-fn whole<S: Simd, T: Element>(simd: S, block: &mut [T], ahead: Ahead<'_, T>, column: usize) {
+fn whole<S: Simd, T: Element, O: Outlet<T>>(
+    simd: S,
+    block: &mut [T],
+    first: usize,
+    out: &O,
+    ahead: Ahead<'_, T>,
+    column: usize,
+) {
     let mut size = block.len();
     while size > 64 {
         let radix = if S::REGISTERS >= 16 && size >= 512 { 8 } else { 4 };
-        for part in block.chunks_exact_mut(size) {
+        for (index, part) in block.chunks_exact_mut(size).enumerate() {
+            if !out.wants(first + index * size, size) {
+                continue;
+            }
             match radix {
                 8 => pass::<S, T, 8>(simd, part),
                 _ => pass::<S, T, 4>(simd, part),
@@ -638,7 +693,9 @@ fn whole<S: Simd, T: Element>(simd: S, block: &mut [T], ahead: Ahead<'_, T>, col
         64 => {
             for (index, part) in block.as_chunks_mut::<64>().0.iter_mut().enumerate() {
                 ahead.fetch(simd, column + 64 * index);
-                last64(simd, part);
+                if out.wants(first + 64 * index, 64) {
+                    last64(simd, part);
+                }
             }
         }
         32 => {
@@ -657,11 +714,20 @@ fn whole<S: Simd, T: Element>(simd: S, block: &mut [T], ahead: Ahead<'_, T>, col
 /// The largest strides of a block, as many as make `Q` parts of sixteen numbers or more.
 #[inline(always)]
 fn pass<S: Simd, T: Element, const Q: usize>(simd: S, block: &mut [T]) {
+    pass_lines::<S, T, Q>(simd, block, u32::MAX);
+}
+
+/// The same for those of every 32 lines that have their bit set: the others are 0, and not looked at.
+#[inline(always)]
+fn pass_lines<S: Simd, T: Element, const Q: usize>(simd: S, block: &mut [T], lines: u32) {
     let size = block.len() / Q;
     let mut parts = block.chunks_exact_mut(size);
     let parts: [&mut [[T; 16]]; Q] =
         std::array::from_fn(|_| parts.next().map(|part| part.as_chunks_mut::<16>().0).unwrap_or_default());
     for k in 0..size / 16 {
+        if lines >> (k % 32) & 1 == 0 {
+            continue;
+        }
         let mut lanes = [T::splat(simd, T::default()); Q];
         for i in 0..Q {
             lanes[i] = T::load(simd, &parts[i][k]);
