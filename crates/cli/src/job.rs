@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use corewire_comm::Link;
 use corewire_comm::group::MOST_MACHINES;
+use corewire_comm::{Deadline, Link};
 use corewire_data::Normalise;
 use corewire_data::shard::Split;
 use corewire_optim::catalogue::{MethodSettings, StepKind, WireKind, nearest};
@@ -260,6 +260,19 @@ impl StopSpec {
 pub struct LimitSpec {
     /// How long machines wait for each other; `None` for ever.
     pub wait_seconds: Option<f64>,
+    /// Whether a machine that is late by then is told of and waited for, and does not end the run.
+    pub waits_on: bool,
+    /// Bytes of memory; `None` for a share of what this computer has.
+    pub memory: Option<u64>,
+}
+
+impl LimitSpec {
+    /// How long machines wait for each other, and what then.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let tell: fn(&str) = |late| eprintln!("corewire: {late}; waiting on, as `limits.on_late` says");
+        let after = std::time::Duration::from_secs_f64(self.wait_seconds?);
+        Some(Deadline { after, tell: self.waits_on.then_some(tell) })
+    }
 }
 
 /// `[graph]`.
@@ -309,9 +322,10 @@ impl Job {
         }
     }
 
-    /// What all machines must share, as text: the job without paths and engine.
+    /// What all machines must share, as text: the job without paths, engine and limits.
     pub fn common(&self) -> String {
         let mut table = self.table.clone();
+        table.remove("limits");
         for (section, keys) in [
             ("problem", &["data", "test"][..]),
             ("machines", &["engine", "data"]),
@@ -741,6 +755,8 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
             Some(0.0) => None,
             given => given,
         },
+        waits_on: reader.word("limits.on_late", &[("end", false), ("wait", true)])?,
+        memory: reader.count("limits.memory", 1)?,
     };
     let link = read_link(reader)?;
     let method = read_method(reader, base, link, &stop)?;
@@ -877,6 +893,8 @@ mod tests {
             ("[machines]\ncount = 0", "`machines.count` is a whole number of at least 1"),
             ("[machines]\ncount = 1000000", "`machines.count` is at most 16384"),
             ("[machines]\nengine = \"mpj\"", "did you mean \"mpi\"?"),
+            ("[limits]\non_late = \"stop\"", "`limits.on_late` is one of end, wait"),
+            ("[limits]\nmemory = 0", "`limits.memory` is a whole number of at least 1; found 0"),
             ("[link]\nmbit_s = 0", "`link.mbit_s` is a positive number"),
             ("[stop]\ntarget = -1e-6", "`stop.target`"),
             ("[graph]\nshape = \"rign\"", "did you mean \"ring\"?"),

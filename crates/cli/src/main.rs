@@ -11,6 +11,7 @@ mod header;
 mod inspect;
 mod interrupt;
 mod job;
+mod memory;
 mod model;
 mod out;
 mod plot;

@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Runs under mpirun: the same job, the same loop; process 0 prints, and whoever fails ends all.
 #[cfg(feature = "mpi")]
 fn run_on_mpi(job: Job, earlier: Option<Earlier>, arguments: &Arguments) -> Result<ExitCode> {
-    let deadline = job.limits.wait_seconds.map(std::time::Duration::from_secs_f64);
+    let deadline = job.limits.deadline();
     let mut mpi = corewire_comm_mpi::Mpi::initialise()?;
     let leads = mpi.process() == 0;
     let transport = |machines| Ok(mpi.transport(machines)?.with_deadline(deadline));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::{Collective, CommError, Group, Metered, Reduction, Transport, Tree, handshake};
@@ -26,8 +26,8 @@ use corewire_optim::sites::{self, ClassRule, SiteFacts};
 use corewire_optim::{RunError, method, state};
 use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Seed, Sketch};
 
-use crate::cache;
 use crate::job::{Classes, DataSource, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows};
+use crate::{cache, memory};
 
 /// The seed of a job: a secret one from a file, or a reproducible one from an integer.
 pub fn seed(job: &Job) -> Result<Seed> {
@@ -304,6 +304,13 @@ fn power_law(job: &Job, machines: usize, randomness: &CommonRandomness) -> Probl
     Problem::power_law(spec.dim, spec.decay, spec.alpha, machines, randomness)
 }
 
+/// How files are read within the limits of a job: the text of a file is at most a quarter of what may be used, for its numbers, their
+/// share and what is computed with them take the rest.
+fn read_options(job: &Job) -> ReadOptions {
+    let options = ReadOptions::default();
+    ReadOptions { max_bytes: options.max_bytes.min(memory::allowed(&job.limits) / 4), ..options }
+}
+
 /// Reads all rows and shares them out.
 fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     let spec = &job.problem;
@@ -313,7 +320,7 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
         let problem = Arc::new(power_law(job, job.machines, randomness));
         return Ok(Pooled { problem, preparation: Arc::new(preparation), held_out: None });
     }
-    let raw = read_rows(&spec.data, &ReadOptions { rows: spec.rows, ..ReadOptions::default() })?;
+    let raw = read_rows(&spec.data, &ReadOptions { rows: spec.rows, ..read_options(job) })?;
     let raw = match spec.rows {
         Some(rows) => raw.first_rows(rows),
         None => raw,
@@ -508,8 +515,7 @@ pub fn execute<O: Observer + Send>(
     let tree = session.tree()?;
     let fields = session.handshake(snapshots);
     let place: Mutex<Option<(Prepared, O)>> = Mutex::new(None);
-    let deadline = session.job.limits.wait_seconds.map(Duration::from_secs_f64);
-    let results = Group::new(transport).with_deadline(deadline).run(|machine| -> Result<Finish> {
+    let results = Group::new(transport).with_deadline(session.job.limits.deadline()).run(|machine| -> Result<Finish> {
         let rank = machine.rank();
         let ready = |prepared: &Prepared| observe(prepared);
         let duty = Duty { session, fields: &fields, snapshots, resume, observe: &ready };

@@ -4,13 +4,15 @@
 use std::os::raw::{c_char, c_int, c_void};
 use std::time::{Duration, Instant};
 
-use corewire_comm::CommError;
+use corewire_comm::{CommError, Deadline};
 use mpi::ffi;
 
 /// The tag of the words that open every call.
 const WORDS: c_int = 1;
-/// The tag of the word by which a process says that it waits, too.
-const HERE: c_int = 2;
+/// The first of the tags of the word by which a process says that it waits, too. Every exchange has its own, for a while: what is said
+/// too late for one must not be heard in another. MPI promises tags up to 32767.
+const HERE: u64 = 2;
+const TAGS: u64 = 30_000;
 /// It must not move while it travels.
 static WAITING: u64 = 1;
 
@@ -19,7 +21,7 @@ pub(crate) struct Communicator {
     raw: ffi::MPI_Comm,
     process: usize,
     processes: usize,
-    deadline: Option<Duration>,
+    deadline: Option<Deadline>,
     /// Words that were exchanged, for the error of a process that waits in vain.
     turns: u64,
 }
@@ -67,7 +69,7 @@ impl Communicator {
     }
 
     /// How long this process waits for the others' words.
-    pub(crate) fn set_deadline(&mut self, deadline: Option<Duration>) {
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Deadline>) {
         self.deadline = deadline;
     }
 
@@ -127,7 +129,7 @@ impl Communicator {
     /// Waits for requests of a call, each with the process at its other end if there is one alone, within the deadline: eagerly at first, then
     /// with pauses.
     fn wait(&mut self, call: &str, pending: &mut Vec<(Option<usize>, ffi::MPI_Request)>) -> Result<(), CommError> {
-        let (begun, mut said) = (Instant::now(), false);
+        let (begun, mut said, mut told) = (Instant::now(), false, false);
         loop {
             let mut index = 0;
             while index < pending.len() {
@@ -141,20 +143,25 @@ impl Communicator {
                 return Ok(());
             }
             let waited = begun.elapsed();
-            if let Some(deadline) = self.deadline.filter(|&deadline| waited > deadline) {
+            if let Some(Deadline { after, tell }) = self.deadline.filter(|deadline| waited > deadline.after && !told) {
                 // Process 0 sees or asks who is missing and speaks first. Where it says nothing, it is the one.
                 if self.process != 0 && !said {
                     said = true;
-                    self.send(std::slice::from_ref(&WAITING), 0, HERE)?;
-                } else if self.process == 0 || waited > 3 * deadline {
-                    let late = self.late(pending, deadline)?;
+                    self.send(std::slice::from_ref(&WAITING), 0, self.here())?;
+                } else if self.process == 0 || waited > 3 * after {
+                    let late = self.late(pending, after)?;
                     let what = format!(
                         "{late} did not arrive at exchange {} within {} s; raise `limits.wait_seconds` if it needs longer",
                         self.turns,
                         waited.as_secs()
                     );
-                    // A request can neither be completed nor taken back, and its buffer must not be touched again: this process ends here.
-                    crate::job::abort(self.process, 1, &what);
+                    match tell {
+                        Some(tell) => tell(&what),
+                        // A request can neither be completed nor taken back, and its buffer must not be touched again: this process
+                        // ends here.
+                        None => crate::job::abort(self.process, 1, &what),
+                    }
+                    told = true;
                 }
             }
             match waited {
@@ -171,11 +178,11 @@ impl Communicator {
         if self.process != 0 {
             late = vec![0];
         } else if late.is_empty() {
-            // This process is about to end: what is still received then may go anywhere.
+            // What is received after this may go anywhere: nobody looks at it.
             let heard = Box::leak(vec![[0u64; 1]; self.processes].into_boxed_slice());
             let mut silent = Vec::with_capacity(self.processes);
             for (process, word) in heard.iter_mut().enumerate().skip(1) {
-                silent.push((process, self.receive(word, process, HERE)?));
+                silent.push((process, self.receive(word, process, self.here())?));
             }
             let begun = Instant::now();
             while begun.elapsed() < deadline / 2 && !silent.is_empty() {
@@ -193,6 +200,11 @@ impl Communicator {
         late.dedup();
         let late: Vec<String> = late.iter().map(ToString::to_string).collect();
         Ok(if late.is_empty() { "some process".to_owned() } else { format!("process {}", late.join(", ")) })
+    }
+
+    /// The tag under which processes say that they wait in this exchange.
+    fn here(&self) -> c_int {
+        (HERE + self.turns % TAGS) as c_int
     }
 
     /// Whether a request of a call is completed.

@@ -2,9 +2,8 @@
 //! came for: so a process that has left is noticed by those that still wait, and calls out of step are refused instead of hanging.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use corewire_comm::{Combine, CommError, Integers, Transport};
+use corewire_comm::{Combine, CommError, Deadline, Integers, Transport};
 
 use crate::call::Communicator;
 use crate::job::{self, Job};
@@ -56,7 +55,7 @@ impl Processes {
     }
 
     /// How long a process may keep the others waiting; `None` for ever.
-    pub fn with_deadline(mut self, deadline: Option<Duration>) -> Self {
+    pub fn with_deadline(mut self, deadline: Option<Deadline>) -> Self {
         self.communicator.set_deadline(deadline);
         self
     }

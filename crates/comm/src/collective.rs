@@ -67,6 +67,13 @@ pub enum CommError {
     },
 }
 
+/// For those who only want to tell it.
+impl From<CommError> for String {
+    fn from(error: CommError) -> Self {
+        error.to_string()
+    }
+}
+
 impl CommError {
     /// A refusal of this machine's message.
     pub fn refused(rank: usize, what: impl Into<String>) -> Self {

@@ -121,7 +121,16 @@ struct Meeting {
     /// Told to all threads when something happened that a machine may wait for.
     changed: Condvar,
     /// How long a machine may keep the others waiting.
-    deadline: Option<Duration>,
+    deadline: Option<Deadline>,
+}
+
+/// How long others are waited for, and what then.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    /// So long.
+    pub after: Duration,
+    /// `None`: the group ends with an error. Otherwise this is told who is late, and the waiting goes on.
+    pub tell: Option<fn(&str)>,
 }
 
 /// What a machine brings to a meeting.
@@ -192,16 +201,20 @@ impl Group {
     }
 
     /// No machine of this process may keep the others waiting for longer.
-    pub fn with_deadline(mut self, deadline: Option<Duration>) -> Self {
+    pub fn with_deadline(mut self, deadline: Option<Deadline>) -> Self {
         self.meeting.deadline = deadline;
         self
     }
 
-    /// Runs `body` on every machine of this process and returns what they return, in rank order.
+    /// Runs `body` on every machine of this process and returns what they return, in rank order. Where the system has no memory for a
+    /// machine's stack, or no thread, that is what all of them return.
     ///
     /// # Panics
-    /// If a machine panics, or the system has no memory for its stack.
-    pub fn run<R: Send, E: Send>(self, body: impl Fn(&mut Machine<'_>) -> Result<R, E> + Sync) -> Vec<Result<R, E>> {
+    /// If a machine panics.
+    pub fn run<R: Send, E: Send + From<CommError>>(
+        self,
+        body: impl Fn(&mut Machine<'_>) -> Result<R, E> + Sync,
+    ) -> Vec<Result<R, E>> {
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(self.local);
         let (each, more) = (self.local / threads, self.local % threads);
         let mut next = 0;
@@ -215,29 +228,31 @@ impl Group {
         let (group, body) = (&self, &body);
         std::thread::scope(|scope| {
             let start = |range: std::ops::Range<usize>| {
-                std::thread::Builder::new()
+                let count = range.len();
+                let thread = std::thread::Builder::new()
                     .name(format!("machines {} to {}", self.first_rank + range.start, self.first_rank + range.end - 1))
                     // Starting a machine, and a turn of all, nest as deeply as there are machines.
-                    .stack_size((2 << 20) + 2048 * range.len())
+                    .stack_size((2 << 20) + 2048 * count)
                     .spawn_scoped(scope, move || {
-                        let mut results: Vec<Option<Result<R, E>>> = range.clone().map(|_| None).collect();
+                        let mut results: Vec<Option<Result<R, E>>> = (0..count).map(|_| None).collect();
                         start_machines(group, body, range.start, &mut results, &mut || false);
                         results
-                    })
-                    .expect("the system gives a thread to every core")
+                    });
+                thread.map_err(|error| (count, group.meeting.lacks("a thread", count, &error)))
             };
             let threads: Vec<_> = ranges.into_iter().map(start).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Option<Result<R, E>>>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            let results: Vec<_> = threads.into_iter().flat_map(join).collect();
+            let results = threads.into_iter().flat_map(|thread| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err((count, failure)) => (0..count).map(|_| Some(Err(CommError::clone(&failure).into()))).collect(),
+            });
+            let results: Vec<Option<Result<R, E>>> = results.collect();
             results.into_iter().map(|result| result.expect("a thread ends when all its machines have")).collect()
         })
     }
 }
 
 /// Runs `body` on `count` machines in this process.
-pub fn run<R: Send, E: Send>(
+pub fn run<R: Send, E: Send + From<CommError>>(
     count: usize,
     body: impl Fn(&mut Machine<'_>) -> Result<R, E> + Sync,
 ) -> Vec<Result<R, E>> {
@@ -246,17 +261,25 @@ pub fn run<R: Send, E: Send>(
 
 /// Starts the machines from `local` on, a place in `results` each, and runs them to their end. `turn` lets all machines that were started
 /// before go on until they wait, and says whether one of them is still there. A coroutine lives in a scope, hence the recursion.
-fn start_machines<R, E>(
+fn start_machines<R, E: From<CommError>>(
     group: &Group,
     body: &impl Fn(&mut Machine<'_>) -> Result<R, E>,
     local: usize,
     results: &mut [Option<Result<R, E>>],
     turn: &mut dyn FnMut() -> bool,
 ) {
+    let count = results.len();
     let Some((result, others)) = results.split_first_mut() else {
         return group.meeting.take_turns(turn);
     };
-    let stack = DefaultStack::new(STACK_BYTES).expect("the system has memory for the stack of every machine");
+    let stack = match DefaultStack::new(STACK_BYTES) {
+        Ok(stack) => stack,
+        Err(error) => {
+            let failure = group.meeting.lacks("memory for its stack", count, &error);
+            results.fill_with(|| Some(Err(failure.clone().into())));
+            return group.meeting.take_turns(turn);
+        }
+    };
     let machine = ScopedCoroutine::with_stack(stack, |yielder: &Yielder<(), ()>, ()| {
         body(&mut Machine { group, yielder, local, done: 0 })
     });
@@ -530,6 +553,13 @@ impl State {
         Ok(())
     }
 
+    /// Who kept a thread waiting for so long.
+    fn late(&self, waited: Duration) -> CommError {
+        let first: usize = self.transport.machines()[..self.transport.process()].iter().sum();
+        let missing = self.deposits.iter().position(|deposit| matches!(deposit, Deposit::Absent)).unwrap_or(0);
+        CommError::Late { rank: first + missing, exchange: self.done, seconds: waited.as_secs() }
+    }
+
     /// Machine 0 of the process: carries all local messages to the neighbours, and theirs back.
     fn carry_parcels(&mut self, exchange: u64, checked: bool) -> Result<(), CommError> {
         let outgoing = self.take_deposits("to its neighbours", |deposit| match deposit {
@@ -580,6 +610,28 @@ impl Meeting {
         self.changed.notify_all();
     }
 
+    /// So many machines are gone, because of `why` unless the group has failed before; returns what it failed by.
+    fn depart(&self, machines: usize, why: CommError) -> CommError {
+        let mut state = self.lock();
+        if state.failure.is_none() {
+            state.failure = Some(why.clone());
+            self.announce(&mut state);
+        }
+        let why = state.failure.clone().unwrap_or(why);
+        state.present -= machines;
+        if state.present == 0 {
+            state.transport.leave(&why);
+        }
+        why
+    }
+
+    /// So many machines cannot be started, for the system lacks something.
+    fn lacks(&self, lacking: &str, machines: usize, error: &std::io::Error) -> CommError {
+        let process = self.lock().transport.process();
+        let what = format!("the system has not {lacking} for every machine ({error}); take fewer, or raise its limits");
+        self.depart(machines, CommError::Engine { process, what })
+    }
+
     /// Lets a thread's machines take turns until all have come to their end; between turns it waits for news.
     fn take_turns(&self, turn: &mut dyn FnMut() -> bool) {
         loop {
@@ -587,16 +639,22 @@ impl Meeting {
             if !turn() {
                 return;
             }
-            let begun = Instant::now();
+            let mut begun = Instant::now();
             let mut state = self.lock();
             while state.version == seen {
                 state = match self.deadline {
                     None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                     Some(deadline) => {
-                        let left = deadline.saturating_sub(begun.elapsed());
+                        let left = deadline.after.saturating_sub(begun.elapsed());
                         if left.is_zero() && state.failure.is_none() {
-                            self.give_up(&mut state, deadline);
-                            break;
+                            let late = state.late(deadline.after);
+                            let Some(tell) = deadline.tell else {
+                                state.failure = Some(late);
+                                self.announce(&mut state);
+                                break;
+                            };
+                            tell(&late.to_string());
+                            begun = Instant::now();
                         }
                         let waited = self.changed.wait_timeout(state, left.max(Duration::from_millis(1)));
                         waited.unwrap_or_else(PoisonError::into_inner).0
@@ -605,30 +663,12 @@ impl Meeting {
             }
         }
     }
-
-    /// Ends the group: a machine of another thread kept this one waiting for too long.
-    fn give_up(&self, state: &mut State, deadline: Duration) {
-        let first: usize = state.transport.machines()[..state.transport.process()].iter().sum();
-        let missing = state.deposits.iter().position(|deposit| matches!(deposit, Deposit::Absent)).unwrap_or(0);
-        let (exchange, seconds) = (state.done, deadline.as_secs());
-        state.failure = Some(CommError::Late { rank: first + missing, exchange, seconds });
-        self.announce(state);
-    }
 }
 
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
-        let rank = self.rank();
-        let mut state = self.group.meeting.lock();
-        if state.failure.is_none() {
-            state.failure = Some(CommError::Left { rank, exchange: self.done });
-            self.group.meeting.announce(&mut state);
-        }
-        state.present -= 1;
-        if state.present == 0 {
-            let why = state.failure.clone().expect("a machine that is gone has left");
-            state.transport.leave(&why);
-        }
+        let left = CommError::Left { rank: self.rank(), exchange: self.done };
+        self.group.meeting.depart(1, left);
     }
 }
 
@@ -678,17 +718,26 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_keeps_the_others_waiting_is_named() {
-        let group = Group::new(Solo::new(2)).with_deadline(Some(Duration::from_millis(100)));
-        let results = group.run(|machine| {
-            if machine.rank() == 1 && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
-                std::thread::sleep(Duration::from_millis(600));
-            }
-            gather(machine, b"x")
-        });
-        if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
-            assert_eq!(results[0], Err(CommError::Late { rank: 1, exchange: 0, seconds: 0 }));
+    fn a_machine_that_keeps_the_others_waiting_is_named_and_ends_the_group_or_is_waited_for() {
+        static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
+            println!("skipped: on one core nobody waits while another sleeps");
+            return;
         }
+        let late = |tell: Option<fn(&str)>| {
+            let deadline = Deadline { after: Duration::from_millis(100), tell };
+            Group::new(Solo::new(2)).with_deadline(Some(deadline)).run(|machine| {
+                if machine.rank() == 1 {
+                    std::thread::sleep(Duration::from_millis(600));
+                }
+                gather(machine, b"x")
+            })
+        };
+        assert_eq!(late(None)[0], Err(CommError::Late { rank: 1, exchange: 0, seconds: 0 }));
+        let waited = late(Some(|late| TOLD.lock().unwrap().push(late.to_owned())));
+        assert_eq!(waited, [Ok(()), Ok(())]);
+        assert!(TOLD.lock().unwrap().iter().all(|late| late.contains("machine 1 did not arrive")));
+        assert!(!TOLD.lock().unwrap().is_empty());
     }
 
     /// A transport that bends one byte of one machine's message.

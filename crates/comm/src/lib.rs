@@ -32,7 +32,7 @@ pub mod numbers;
 pub mod tree;
 
 pub use collective::{Collective, Combine, CommError, Cost, Reduction, Reply, Roster};
-pub use group::{Group, Integers, Machine, Solo, Transport};
+pub use group::{Deadline, Group, Integers, Machine, Solo, Transport};
 pub use meter::{Link, Metered, Phase, Traffic};
 pub use neighbours::{Neighbours, Swapped};
 pub use tree::Tree;
