@@ -1,8 +1,8 @@
 //! What is kept between runs: optima, and data sets that were fetched. Nothing in it is believed without a check.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use corewire_journal::disk::write_whole;
 use corewire_optim::objective::Objective;
 use corewire_sketch::{CommonRandomness, Purpose, Seed};
 
@@ -47,20 +47,9 @@ pub fn read_optimum(name: &str) -> Option<f64> {
 /// Keeps an optimum. A cache that cannot be written costs only the next run's time.
 pub fn write_optimum(name: &str, value: f64) {
     if let Some(folder) = folder() {
-        let _ = std::fs::create_dir_all(&folder).and_then(|()| replace(&folder.join(name), line(value).as_bytes()));
+        let _ = std::fs::create_dir_all(&folder);
+        let _ = write_whole(&folder.join(name), line(value).as_bytes());
     }
-}
-
-/// Writes a file under another name first, so that whoever reads it finds the old one or the new one.
-pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).open(&temporary)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corewire_journal::{self as journal, Contents};
+use corewire_journal::{self as journal, About};
 use corewire_optim::catalogue::Constants;
 use corewire_optim::layout::Layout;
 use corewire_optim::replay::Facts;
@@ -27,8 +27,10 @@ pub struct Header {
     l1: f64,
     /// The method, where the job says auto.
     pub method: String,
-    /// The job as it was run.
+    /// The job as it was run; its paths are meant from the folder of the run.
     pub job: String,
+    /// A digest of the point where it began.
+    pub start: String,
     /// Digests of all machines' rows.
     shares: Vec<String>,
     /// What a baseline was given: L, the largest L_i, mu, tr(A), the coupling, l1, then the diagonal of A where it is known.
@@ -38,14 +40,14 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of a run that is about to begin.
-    pub fn of(session: &Session, prepared: &Prepared) -> Self {
+    /// Of a run that is about to begin in a folder.
+    pub fn of(session: &Session, prepared: &Prepared, folder: &Path) -> Self {
         let Facts { dim, machines, strong_convexity, quadratic, convex, trace_known, l1 } = prepared.facts;
         let numbers = |constants: &Constants| corewire_comm::numbers::read(&constants.to_bytes()).collect();
         let layout =
             prepared.constants.as_ref().map_or_else(|| Layout::vector(dim), |constants| constants.layout.clone());
         Self {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             commitment: session.seed.commitment().to_string(),
             dim,
             machines,
@@ -55,11 +57,44 @@ impl Header {
             trace_known,
             l1,
             method: prepared.info.id.to_owned(),
-            job: session.job.table.to_string(),
+            job: session.job.portable(folder),
+            start: digest_of(&prepared.start),
             shares: prepared.shares.clone(),
             constants: prepared.constants.as_ref().map(numbers),
             layout: layout.blocks().iter().map(|block| (block.name.clone(), block.shape.clone())).collect(),
         }
+    }
+
+    /// From the text of a journal. One of another version is refused: it may have meant other numbers by the same words.
+    pub fn parse(text: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: String,
+        }
+        let Version { version } = serde_json::from_str(text).context("the header is not understood")?;
+        if version != VERSION {
+            bail!(
+                "its `version` is {version}, and this is {VERSION}: take that version to resume, replay or verify it"
+            );
+        }
+        serde_json::from_str(text).context("the header is not understood")
+    }
+
+    /// What every file of the run says of it: which run it is, and by what another one differs. `text` is the whole header.
+    pub fn about(&self, text: &str) -> About {
+        let rows = blake3::hash(self.shares.concat().as_bytes()).to_hex()[..16].to_owned();
+        BTreeMap::from(
+            [
+                ("run", journal::run_id(text)),
+                ("version", self.version.clone()),
+                ("seed", self.commitment.clone()),
+                ("method", self.method.clone()),
+                ("machines", self.machines.to_string()),
+                ("rows", rows),
+                ("job", self.job.clone()),
+            ]
+            .map(|(field, value)| (field.to_owned(), value)),
+        )
     }
 
     /// As text.
@@ -81,12 +116,11 @@ impl Header {
     }
 
     /// What a baseline was given.
-    pub fn constants(&self) -> Constants {
-        let given = self.constants.as_ref().and_then(|numbers| {
-            let bytes = corewire_comm::numbers::to_bytes(numbers);
-            Constants::from_bytes(&bytes, self.machines, Layout::new(self.layout.iter().cloned()))
-        });
-        given.unwrap_or_else(|| Constants::none(self.dim, self.machines, self.l1))
+    pub fn constants(&self) -> Result<Constants> {
+        let Some(numbers) = &self.constants else { return Ok(Constants::none(self.dim, self.machines, self.l1)) };
+        let bytes = corewire_comm::numbers::to_bytes(numbers);
+        Constants::from_bytes(&bytes, self.machines, Layout::new(self.layout.iter().cloned()))
+            .context("journal.bin: its `constants` are not understood")
     }
 
     /// Refuses another seed.
@@ -97,14 +131,18 @@ impl Header {
         Ok(())
     }
 
-    /// Refuses other rows, another version or other parameters than this run began with.
+    /// Refuses other rows or other parameters than this run began with.
     pub fn check(&self, prepared: &Prepared) -> Result<()> {
-        if self.version != env!("CARGO_PKG_VERSION") {
-            bail!("the run was begun by version {}, this is {}", self.version, env!("CARGO_PKG_VERSION"));
-        }
         if self.facts() != prepared.facts {
             let (dim, machines) = (self.dim, self.machines);
             bail!("the data is not that of this run: it had {dim} coordinates on {machines} machines");
+        }
+        if self.shares.len() != prepared.shares.len() {
+            bail!(
+                "journal.bin has the digests of {} machines' rows, not of {}",
+                self.shares.len(),
+                prepared.shares.len()
+            );
         }
         let other = self.shares.iter().zip(&prepared.shares).position(|(then, now)| then != now);
         if let Some(rank) = other {
@@ -114,21 +152,10 @@ impl Header {
     }
 }
 
-/// The header and the rounds of a run's journal.
-pub fn open(folder: &Path) -> Result<(Header, Contents)> {
-    let path = folder.join("journal.bin");
-    if !path.exists() {
-        let folder = folder.display();
-        bail!("{folder} holds no run: there is no journal.bin; `corewire run --out {folder}` makes one");
-    }
-    let contents = journal::read(&path)?;
-    let header = serde_json::from_str(&contents.header)
-        .with_context(|| format!("{}: the header is not understood", path.display()))?;
-    Ok((header, contents))
-}
+/// The version that a journal's numbers are meant by.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// x0 of a run.
-pub fn start(folder: &Path) -> Result<Vec<f64>> {
-    let (mut vectors, _): (BTreeMap<String, Vec<f64>>, _) = journal::read_model(&folder.join("start.safetensors"))?;
-    Ok(vectors.remove("x").unwrap_or_default())
+/// A digest of a point.
+pub fn digest_of(point: &[f64]) -> String {
+    blake3::hash(&corewire_comm::numbers::to_bytes(point)).to_hex()[..32].to_owned()
 }

@@ -322,16 +322,23 @@ impl Job {
         }
     }
 
+    /// The job as text for a file in this folder: its paths are meant from there, so that it tells nothing of where else things lie.
+    pub fn portable(&self, folder: &Path) -> String {
+        let mut table = self.table.clone();
+        for (section, keys) in PATHS {
+            let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) else { continue };
+            for value in keys.iter().filter_map(|key| Some((*key, section.get(*key)?.clone()))).collect::<Vec<_>>() {
+                section.insert(value.0.to_owned(), map_paths(&value.1, &|path| relative(folder, path)));
+            }
+        }
+        table.to_string()
+    }
+
     /// What all machines must share, as text: the job without paths, engine and limits.
     pub fn common(&self) -> String {
         let mut table = self.table.clone();
         table.remove("limits");
-        for (section, keys) in [
-            ("problem", &["data", "test"][..]),
-            ("machines", &["engine", "data"]),
-            ("method", &["seed_file"]),
-            ("graph", &["file"]),
-        ] {
+        for (section, keys) in PATHS.into_iter().chain([("machines", &["engine"][..])]) {
             if let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) {
                 keys.iter().for_each(|key| {
                     section.remove(*key);
@@ -340,6 +347,36 @@ impl Job {
         }
         table.to_string()
     }
+}
+
+/// The keys that hold paths, or lists of paths.
+const PATHS: [(&str, &[&str]); 4] =
+    [("problem", &["data", "test"]), ("machines", &["data"]), ("method", &["seed_file"]), ("graph", &["file"])];
+
+/// A path, or a list of paths, with every absolute one changed.
+fn map_paths(value: &Value, change: &impl Fn(&Path) -> PathBuf) -> Value {
+    match value {
+        Value::String(text) if Path::new(text).is_absolute() => {
+            Value::String(change(Path::new(text)).to_string_lossy().into_owned())
+        }
+        Value::Array(paths) => Value::Array(paths.iter().map(|path| map_paths(path, change)).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The way from a folder to a path, both without links; where there is none the path stays as it is.
+fn relative(folder: &Path, path: &Path) -> PathBuf {
+    let (Some(folder), Some(target)) = (without_links(folder), without_links(path)) else { return path.to_owned() };
+    let common = folder.components().zip(target.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(common).map(|_| std::path::Component::ParentDir);
+    up.chain(target.components().skip(common)).collect()
+}
+
+/// A path whose folders, as far as they exist, are the true ones.
+fn without_links(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let existing = path.ancestors().find_map(|folder| Some((folder, folder.canonicalize().ok()?)))?;
+    Some(existing.1.join(path.strip_prefix(existing.0).ok()?))
 }
 
 /// Reads a job file, if there is one, and applies the overrides.
@@ -360,13 +397,13 @@ pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
     from_table(table, base.as_deref())
 }
 
-/// A job from the text that a run kept: its paths are already whole.
-pub fn from_text(text: &str, overrides: &[String]) -> Result<Job> {
+/// A job from the text that a run kept in this folder.
+pub fn from_text(text: &str, folder: &Path, overrides: &[String]) -> Result<Job> {
     let mut table = parse(text)?;
     for assignment in overrides {
         set(&mut table, assignment)?;
     }
-    from_table(table, None)
+    from_table(table, Some(folder))
 }
 
 /// Parses the text of a job file.
@@ -503,32 +540,24 @@ fn from_base(base: Option<&Path>, text: &str) -> PathBuf {
 pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
     let job = read_table(&Reader::new(&table), base)?;
     // The copy that a run keeps lies elsewhere, and must still find its files.
-    let mut keep = |section: &str, key: &str, path: Option<&Path>| {
-        if let (Some(path), Some(section)) = (path, table.get_mut(section).and_then(Value::as_table_mut))
-            && section.contains_key(key)
-        {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            section.insert(key.to_owned(), Value::String(path.to_string_lossy().into_owned()));
-        }
+    let whole = |text: &str| {
+        let path = from_base(base, text);
+        Value::String(std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned())
     };
-    let pattern = table_data(&job, base);
-    keep("problem", "data", pattern.as_deref());
-    keep("machines", "data", pattern.as_deref());
-    if let Some(TestRows::File(path)) = &job.problem.test {
-        keep("problem", "test", Some(path));
+    let is_path = |text: &str| !matches!(text, "" | "digits" | "power-law");
+    for (section, keys) in PATHS {
+        let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) else { continue };
+        for key in keys {
+            match section.get_mut(*key) {
+                Some(Value::Array(paths)) => {
+                    paths.iter_mut().for_each(|path| *path = path.as_str().map_or(path.clone(), whole));
+                }
+                Some(value) => *value = value.as_str().filter(|text| is_path(text)).map_or(value.clone(), whole),
+                None => {}
+            }
+        }
     }
-    keep("method", "seed_file", job.method.seed_file.as_deref());
-    keep("graph", "file", job.graph.as_ref().and_then(|graph| graph.file.as_deref()));
     Ok(Job { table, ..job })
-}
-
-/// The data's path as it stands in the job, whole: with `{machine}` still in it.
-fn table_data(job: &Job, base: Option<&Path>) -> Option<PathBuf> {
-    let text = |section: &str| Some(job.table.get(section)?.get("data")?.as_str()?.to_owned());
-    match job.problem.data {
-        DataSource::Digits | DataSource::PowerLaw => None,
-        _ => text("machines").or_else(|| text("problem")).map(|text| from_base(base, &text)),
-    }
 }
 
 /// Where the rows are: a name, a path, a pattern or a list of paths.

@@ -5,6 +5,7 @@ mod cache;
 mod choose;
 mod compare;
 mod data;
+mod earlier;
 mod evaluate;
 mod graph;
 mod header;

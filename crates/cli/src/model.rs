@@ -5,15 +5,15 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use corewire_data::{DataSet, Labels, Normalise, Preparation, ReadOptions, Scaling};
-use corewire_journal as journal;
+use corewire_journal::{self as journal, About};
 use corewire_optim::problem::Model;
 use corewire_optim::run::Finish;
 
 use crate::job::{self, DataSource, ProblemSpec};
-use crate::session::{self, Prepared, Session};
+use crate::session::{self, Prepared};
 
-/// Writes the model of a finished run.
-pub fn write(path: &Path, session: &Session, prepared: &Prepared, finish: &Finish) -> Result<()> {
+/// Writes the model of a finished run; `run` says which it is.
+pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> Result<()> {
     let Preparation { labels, normalise, scaling, intercept } = &prepared.preparation;
     let mut vectors = BTreeMap::from([("x".to_owned(), finish.iterate.clone())]);
     let coding = match labels {
@@ -33,9 +33,9 @@ pub fn write(path: &Path, session: &Session, prepared: &Prepared, finish: &Finis
         vectors.insert("shifts".to_owned(), shifts.clone());
         vectors.insert("scales".to_owned(), scales.clone());
     }
-    let about = BTreeMap::from(
+    let mut about = run.clone();
+    about.extend(
         [
-            ("job", session.job.table.to_string()),
             ("labels", coding.to_owned()),
             ("normalise", normalise.name().to_owned()),
             ("intercept", intercept.to_string()),
@@ -70,7 +70,7 @@ impl Trained {
                 .get(key)
                 .ok_or_else(|| anyhow!("{shown} does not say its `{key}`; it was not written by `corewire run`"))
         };
-        let spec = job::from_text(word("job")?, &[])?.problem;
+        let spec = job::from_text(word("job")?, path.parent().unwrap_or(Path::new("")), &[])?.problem;
         let mut vector = |name: &str| vectors.remove(name).ok_or_else(|| anyhow!("{shown} has no `{name}`"));
         let x = vector("x")?;
         if !x.iter().all(|value| value.is_finite()) {
@@ -119,7 +119,7 @@ impl Trained {
         let options = ReadOptions { dim: Some(self.columns), ..ReadOptions::default() };
         let set = session::read_rows(&source, &options)?;
         // The same file with the same limit is the rows of training.
-        let set = match self.spec.rows.filter(|_| source == self.spec.data) {
+        let set = match self.spec.rows.filter(|_| is_same(&source, &self.spec.data)) {
             Some(rows) => set.first_rows(rows),
             None => set,
         };
@@ -127,6 +127,16 @@ impl Trained {
             bail!("the model has {} columns and {data} has {}", self.columns, set.dim());
         }
         Ok(set)
+    }
+}
+
+/// Whether two names mean the same rows.
+fn is_same(one: &DataSource, other: &DataSource) -> bool {
+    match (one, other) {
+        (DataSource::File(one), DataSource::File(other)) => {
+            one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+        }
+        (one, other) => one == other,
     }
 }
 

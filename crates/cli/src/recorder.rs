@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use corewire_journal::{JournalError, Snapshot};
+use corewire_journal::{About, JournalError, Snapshot};
 use corewire_optim::RunError;
 use corewire_optim::method::Settings;
 use corewire_optim::objective::Objective;
@@ -73,8 +73,13 @@ impl Recorder {
         self
     }
 
+    /// What every file of the run says of it, where it is kept.
+    pub fn about(&self) -> Option<&About> {
+        self.folder.as_ref().map(RunFolder::about)
+    }
+
     /// Puts everything on the disk.
-    pub fn close(mut self) -> Result<()> {
+    pub fn close(&mut self) -> Result<()> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -1,15 +1,15 @@
 //! `corewire run`: a job from its file to its summary.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use corewire_comm::{Solo, Transport};
-use corewire_journal::{self as journal, Snapshot};
+use corewire_journal::Stored;
 use corewire_optim::run::Ended;
 
-use crate::header::{self, Header};
+use crate::earlier::Earlier;
+use crate::header::Header;
 use crate::interrupt::watch_interrupts;
 use crate::job::{self, Engine, Job};
 use crate::recorder::Recorder;
@@ -32,8 +32,14 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Resumes the run in this folder.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["job", "out"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "job")]
     resume: Option<PathBuf>,
+    /// With --resume and --out: takes the first rounds of the run to a new folder, whatever follows them, and goes on there.
+    #[arg(long, value_name = "ROUND", requires_all = ["resume", "out"], conflicts_with = "restart")]
+    before: Option<u64>,
+    /// With --resume and --out: runs the same job again from its start, in a new folder.
+    #[arg(long, requires_all = ["resume", "out"])]
+    restart: bool,
     /// Writes TensorBoard events into the folder of the run (or `runs/` without one).
     #[arg(long)]
     tensorboard: bool,
@@ -45,25 +51,24 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// A run that is gone on with: where it is, and what its journal holds.
-struct Earlier {
-    folder: PathBuf,
-    header: Header,
-    contents: journal::Contents,
-}
-
 /// `corewire run`.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     watch_interrupts();
     let (mut job, earlier) = match &arguments.resume {
         None => (job::load(arguments.job.as_deref(), &arguments.set)?, None),
         Some(folder) => {
-            let (header, contents) = header::open(folder)?;
             if arguments.set.iter().any(|key| !key.starts_with("stop.") && !key.starts_with("limits.")) {
                 bail!("a resumed run keeps its parameters; only `stop.*` and `limits.*` can be set");
             }
-            let job = job::from_text(&header.job, &arguments.set)?;
-            (job, Some(Earlier { folder: folder.clone(), header, contents }))
+            if arguments.restart {
+                (again(folder, &arguments.set)?, None)
+            } else {
+                if arguments.out.is_some() && arguments.before.is_none() {
+                    bail!("a run is resumed in its own folder; `--before ROUND` or `--restart` take it to another");
+                }
+                let earlier = Earlier::before(folder, arguments.before.unwrap_or(u64::MAX))?;
+                (earlier.job(&arguments.set)?, Some(earlier))
+            }
         }
     };
     if let Some(engine) = arguments.engine.as_deref().and_then(Engine::parse) {
@@ -119,13 +124,15 @@ fn run_on<T: Transport + 'static>(
     if let Some(folder) = arguments.out.as_deref().filter(|_| leads) {
         RunFolder::check_new(folder)?;
     }
+    let kept =
+        earlier.as_ref().map(|earlier| usable_snapshots(earlier, arguments.before.is_some(), quiet)).transpose()?;
+    let kept = kept.unwrap_or_default();
     let resume = match &earlier {
         None => None,
-        Some(Earlier { folder, header, contents }) => {
-            header.check_seed(&session.seed)?;
-            let snapshot = Snapshot::newest(folder, contents.rounds.len() as u64, &journal::run_id(&contents.header))?
-                .filter(|snapshot| snapshot.machines.len() == session.job.machines);
-            Some(Resume { contents: contents.clone(), snapshot })
+        Some(earlier) => {
+            earlier.header.check_seed(&session.seed)?;
+            let snapshots = kept.iter().map(|stored| stored.snapshot.clone()).collect();
+            Some(Resume { contents: earlier.contents.clone(), snapshots })
         }
     };
     let board = match arguments.tensorboard && leads {
@@ -138,15 +145,22 @@ fn run_on<T: Transport + 'static>(
     let rules = session.rules(folder.is_some());
     let several = session.job.engine != Engine::Threads;
     let observe = |prepared: &Prepared| -> Result<Recorder> {
+        let begin = resume.as_ref().map_or(0, Resume::round);
         let kept = match (&earlier, &folder) {
-            (None, None) => None,
-            (None, Some(folder)) => Some(new_folder(&session, prepared, folder)?),
-            (Some(earlier), _) => {
+            (_, None) => None,
+            (None, Some(folder)) => {
+                Some(RunFolder::create(folder, &Header::of(&session, prepared, folder), &prepared.start)?)
+            }
+            (Some(earlier), Some(folder)) => {
                 earlier.header.check(prepared)?;
-                let begin =
-                    resume.as_ref().and_then(|resume| resume.snapshot.as_ref()).map_or(0, |snapshot| snapshot.round);
                 // Without a snapshot the run begins anew, and what it computes is held against the journal.
-                Some(RunFolder::reopen(&earlier.folder, &earlier.contents, begin)?)
+                Some(match arguments.before {
+                    None => RunFolder::reopen(folder, &earlier.header, &earlier.contents, begin)?,
+                    Some(_) => {
+                        let header = Header::of(&session, prepared, folder);
+                        RunFolder::branch(folder, &header, &prepared.start, &earlier.contents, &kept, begin)?
+                    }
+                })
             }
         };
         let pooled = session.pooled.as_ref().filter(|_| several).and_then(|pooled| pooled.problem.pooled());
@@ -156,10 +170,10 @@ fn run_on<T: Transport + 'static>(
     };
     let machines = session.job.machines;
     let done = execute(&session, transport(machines)?, folder.is_some(), observe, resume.as_ref())?;
-    let Some(Done { finish, prepared, observer }) = done else { return Ok(ExitCode::SUCCESS) };
+    let Some(Done { finish, prepared, mut observer }) = done else { return Ok(ExitCode::SUCCESS) };
     observer.close()?;
-    if let Some(folder) = &folder {
-        model::write(&folder.join("model.safetensors"), &session, &prepared, &finish)?;
+    if let (Some(folder), Some(about)) = (&folder, observer.about()) {
+        model::write(&folder.join("model.safetensors"), about, &prepared, &finish)?;
     }
     let report = summary::Report::new(&session, &prepared, &finish);
     match arguments.json {
@@ -181,17 +195,33 @@ fn exit_code(ended: Ended, rules: &corewire_optim::run::Rules) -> ExitCode {
     }
 }
 
-fn new_folder(session: &Session, prepared: &Prepared, folder: &Path) -> Result<RunFolder> {
-    let kept = RunFolder::create(folder, &Header::of(session, prepared).to_text()?)?;
-    describe(session, prepared, folder)?;
-    Ok(kept)
+/// The job of a run that is to be begun again. Its journal may be damaged to the first byte: then the copy of the job serves.
+fn again(folder: &Path, overrides: &[String]) -> Result<Job> {
+    let text = match Earlier::before(folder, 0) {
+        Ok(earlier) => earlier.header.job,
+        Err(_) => {
+            let path = folder.join("job.toml");
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
+        }
+    };
+    job::from_text(&text, folder, overrides)
 }
 
-/// Writes what a run needs beside its journal.
-fn describe(session: &Session, prepared: &Prepared, folder: &Path) -> Result<()> {
-    let job = folder.join("job.toml");
-    std::fs::write(&job, session.job.table.to_string()).with_context(|| format!("cannot write {}", job.display()))?;
-    let start = BTreeMap::from([("x".to_owned(), prepared.start.clone())]);
-    journal::write_model(&folder.join("start.safetensors"), &(start, BTreeMap::new()))?;
-    Ok(())
+/// The snapshots that a run goes on from. Everything in its folder must belong to it; one damaged snapshot is told of and passed over,
+/// but where none is whole the user decides what is to be done.
+fn usable_snapshots(earlier: &Earlier, before: bool, quiet: bool) -> Result<Vec<Stored>> {
+    earlier.start()?;
+    earlier.check_others()?;
+    let snapshots = earlier.snapshots(before)?;
+    if let (Some(damaged), true, false) = (snapshots.damaged.first(), snapshots.whole.is_empty(), before) {
+        let folder = earlier.folder.display();
+        bail!(
+            "{damaged}; no snapshot of this run is whole: take them away and resume to run it from its start against the journal, \
+             or begin again with `--resume {folder} --restart --out NEW`"
+        );
+    }
+    for damaged in snapshots.damaged.iter().filter(|_| !quiet) {
+        eprintln!("corewire: {damaged}; going on from an older one");
+    }
+    Ok(snapshots.whole)
 }

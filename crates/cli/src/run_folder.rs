@@ -1,16 +1,21 @@
 //! The folder of a run: its journal, its snapshots, its table of rounds.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use corewire_journal::{Contents, Journal, JournalError, PREPARATION, RoundReplies, Snapshot, run_id};
+use anyhow::{Context, Result, bail};
+use corewire_journal::disk::{remove_leftovers, sync_folder, write_whole};
+use corewire_journal::{
+    self as journal, About, Contents, Journal, JournalError, PREPARATION, RoundReplies, Snapshot, Stored,
+};
 use corewire_optim::RunError;
 use corewire_optim::run::Record;
 
+use crate::header::Header;
 use crate::interrupt::interrupted;
 
 /// Snapshots are taken after this many rounds, or this many seconds, whichever comes first.
@@ -23,102 +28,155 @@ pub struct RunFolder {
     journal: Journal,
     csv: BufWriter<File>,
     /// What the journal says of rounds that are being run again after a resume.
-    expected: std::collections::VecDeque<RoundReplies>,
+    expected: VecDeque<RoundReplies>,
     /// What the journal says of the preparation, where a run begins anew.
     expected_preparation: Option<RoundReplies>,
-    /// Which run it is.
-    run: String,
+    /// What every file of the run says of it.
+    about: About,
+    /// The journal's chain after the last round that was run.
+    link: [u8; 8],
     last_snapshot: (u64, f64),
     last_sync: f64,
     /// Held as long as this process writes; the system gives it back when the process ends.
     _lock: File,
 }
 
-/// Columns of `rounds.csv`.
-const COLUMNS: &str = "round,value,relative,score,gradient_norm,gap,step,rejected,up_bytes,down_bytes,control_bytes,frame_bytes,setup_bytes,exchanges,link_seconds,seconds";
+/// Columns of `rounds.csv`. The last says of which run a line is.
+const COLUMNS: &str = "round,value,relative,score,gradient_norm,gap,step,rejected,up_bytes,down_bytes,control_bytes,frame_bytes,setup_bytes,exchanges,link_seconds,seconds,run";
+
+/// A whole line of the table of rounds.
+pub struct TableLine<'a> {
+    /// Its round.
+    pub round: u64,
+    /// Its run.
+    pub run: &'a str,
+    text: &'a str,
+}
+
+/// The whole lines of a table of rounds. The last may have been cut short by a crash.
+pub fn lines(table: &str) -> impl Iterator<Item = TableLine<'_>> {
+    table.split_inclusive('\n').skip(1).filter_map(|text| {
+        let text = text.strip_suffix('\n')?;
+        let cells: Vec<&str> = text.split(',').collect();
+        let round = cells[0].parse().ok().filter(|_| cells.len() == COLUMNS.split(',').count())?;
+        Some(TableLine { round, run: cells.last()?, text })
+    })
+}
 
 impl RunFolder {
     /// Refuses a folder that already holds a run, before any work is done.
     pub fn check_new(folder: &Path) -> Result<()> {
         if folder.join("journal.bin").exists() {
             let folder = folder.display();
-            anyhow::bail!("{folder} already holds a run; resume it with `--resume {folder}`, or name another folder");
+            bail!("{folder} already holds a run; resume it with `--resume {folder}`, or name another folder");
         }
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))
     }
 
-    /// A new run's folder, which must not hold a run yet.
-    pub fn create(folder: &Path, header: &str) -> Result<Self> {
+    /// A new run's folder, which must not hold a run yet. The journal comes last: where there is one, everything else is there too.
+    pub fn create(folder: &Path, header: &Header, start: &[f64]) -> Result<Self> {
         Self::check_new(folder)?;
         let lock = lock(folder)?;
         Self::check_new(folder)?;
-        let journal = Journal::create(&folder.join("journal.bin"), header)?;
-        let csv = folder.join("rounds.csv");
-        let mut csv = BufWriter::new(File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?);
-        writeln!(csv, "{COLUMNS}")?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            journal,
-            csv,
-            expected: Default::default(),
-            expected_preparation: None,
-            run: run_id(header),
-            last_snapshot: (0, 0.0),
-            last_sync: 0.0,
-            _lock: lock,
-        })
+        let text = header.to_text()?;
+        let about = header.about(&text);
+        let vectors = BTreeMap::from([("x".to_owned(), start.to_vec())]);
+        journal::write_model(&folder.join("start.safetensors"), &(vectors, about.clone()))?;
+        write_whole(&folder.join("job.toml"), header.job.as_bytes())?;
+        let csv = table(folder, std::iter::empty())?;
+        let journal = Journal::create(&folder.join("journal.bin"), &text)?;
+        // The folder's own name must survive, too.
+        sync_folder(&folder.join(".."))?;
+        Ok(Self::new(folder, journal, csv, about, lock))
+    }
+
+    /// A new folder with the first rounds of another run, which goes on there from round `begin`.
+    pub fn branch(
+        folder: &Path,
+        header: &Header,
+        start: &[f64],
+        contents: &Contents,
+        snapshots: &[Stored],
+        begin: u64,
+    ) -> Result<Self> {
+        let mut new = Self::create(folder, header, start)?;
+        for entry in contents.preparation.iter().chain(&contents.rounds) {
+            new.journal.append(entry.round, &entry.replies)?;
+        }
+        new.journal.sync()?;
+        // Another header is another chain.
+        let contents = journal::read(&folder.join("journal.bin"))?;
+        for Stored { snapshot, .. } in snapshots.iter().rev() {
+            let link = contents.link_at(snapshot.round).context("a snapshot lies within its journal")?;
+            snapshot.write(folder, &new.about, link)?;
+        }
+        new.go_on(&contents, begin);
+        Ok(new)
     }
 
     /// Goes on with a run from round `begin`, checking against whatever the journal has beyond it: nothing of it is ever written anew.
-    pub fn reopen(folder: &Path, contents: &Contents, begin: u64) -> Result<Self> {
+    pub fn reopen(folder: &Path, header: &Header, contents: &Contents, begin: u64) -> Result<Self> {
         let lock = lock(folder)?;
         let path = folder.join("journal.bin");
         let length = std::fs::metadata(&path).map_or(0, |about| about.len());
         if length != contents.whole_bytes + contents.torn_bytes {
-            anyhow::bail!("the run in {} went on while it was being read; try again", folder.display());
+            bail!("the run in {} went on while it was being read; try again", folder.display());
         }
-        let journal = Journal::reopen(&path, contents)?;
+        remove_leftovers(folder)?;
         let path = folder.join("rounds.csv");
-        // Rounds that are run again are written again.
         let old = std::fs::read_to_string(&path).unwrap_or_default();
-        let keep = |line: &&str| {
-            line.split(',').next().and_then(|round| round.parse::<u64>().ok()).is_some_and(|round| round <= begin)
-        };
-        let kept =
-            old.lines().skip(1).filter(|line| line.split(',').count() == COLUMNS.split(',').count()).filter(keep);
-        let table: String = std::iter::once(COLUMNS).chain(kept).flat_map(|line| [line, "\n"]).collect();
-        // Renamed into place: whoever stops here leaves the old table or the new one.
-        let temporary = path.with_extension("tmp");
-        std::fs::write(&temporary, table)
-            .and_then(|()| std::fs::rename(&temporary, &path))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        let csv = BufWriter::new(OpenOptions::new().append(true).open(&path)?);
-        let expected = contents.rounds[begin as usize..].iter().cloned().collect();
-        Ok(Self {
+        // Rounds that are run again are written again.
+        let kept: Vec<TableLine<'_>> = lines(&old).filter(|line| line.round <= begin).collect();
+        let first = kept.first().map_or(begin + 1, |line| line.round);
+        let next = first + kept.iter().zip(first..).take_while(|(line, round)| line.round == *round).count() as u64;
+        if next <= begin {
+            bail!("{}: its `round` {next} is missing; put back the file of this run, or take it away", path.display());
+        }
+        let csv = table(folder, kept.iter().map(|line| line.text))?;
+        let journal = Journal::reopen(&folder.join("journal.bin"), contents)?;
+        let mut run = Self::new(folder, journal, csv, header.about(&contents.header), lock);
+        run.go_on(contents, begin);
+        Ok(run)
+    }
+
+    fn new(folder: &Path, journal: Journal, csv: BufWriter<File>, about: About, lock: File) -> Self {
+        Self {
             folder: folder.to_owned(),
+            link: journal.chain(),
             journal,
             csv,
-            expected,
-            expected_preparation: contents.preparation.clone().filter(|_| begin == 0),
-            run: run_id(&contents.header),
-            last_snapshot: (begin, 0.0),
+            expected: VecDeque::new(),
+            expected_preparation: None,
+            about,
+            last_snapshot: (0, 0.0),
             last_sync: 0.0,
             _lock: lock,
-        })
+        }
+    }
+
+    /// From round `begin` on: what the journal has beyond it is expected.
+    fn go_on(&mut self, contents: &Contents, begin: u64) {
+        self.expected = contents.rounds[begin as usize..].iter().cloned().collect();
+        self.expected_preparation = contents.preparation.clone().filter(|_| begin == 0);
+        self.link = contents.link_at(begin).unwrap_or(self.link);
+        self.last_snapshot = (begin, 0.0);
     }
 
     /// Appends a round to the journal, or compares it with what the journal says already, and to the table.
     pub fn record(&mut self, record: &Record, replies: &[Arc<[u8]>]) -> Result<(), RunError> {
         let round = record.round - 1;
-        match self.expected.pop_front() {
-            Some(entry) if entry.replies == replies => {}
+        self.link = match self.expected.pop_front() {
+            Some(entry) if entry.replies == replies => entry.link,
             Some(_) => return Err(JournalError::Mismatch { round }.into()),
-            None => patiently(|| self.journal.append(round, replies))?,
-        }
+            None => {
+                patiently(|| self.journal.append(round, replies))?;
+                self.journal.chain()
+            }
+        };
         let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:e}"));
         let passed = &record.traffic;
         let line = format!(
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6}\n",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6},{}\n",
             record.round,
             optional(record.value),
             optional(record.relative),
@@ -134,7 +192,8 @@ impl RunFolder {
             passed.setup_bytes,
             passed.exchanges,
             passed.link_seconds,
-            record.seconds
+            record.seconds,
+            self.about["run"]
         );
         // In one piece: a buffer that the disk refused has taken nothing of it, so that it can be handed over again.
         let path = self.folder.join("rounds.csv");
@@ -150,11 +209,15 @@ impl RunFolder {
 
     /// The replies of preparation.
     pub fn prepared(&mut self, replies: &[Arc<[u8]>]) -> Result<(), RunError> {
-        match self.expected_preparation.take() {
-            Some(before) if before.replies == replies => Ok(()),
-            Some(_) => Err(JournalError::Mismatch { round: 0 }.into()),
-            None => Ok(patiently(|| self.journal.append(PREPARATION, replies))?),
-        }
+        self.link = match self.expected_preparation.take() {
+            Some(before) if before.replies == replies => before.link,
+            Some(_) => return Err(JournalError::Mismatch { round: 0 }.into()),
+            None => {
+                patiently(|| self.journal.append(PREPARATION, replies))?;
+                self.journal.chain()
+            }
+        };
+        Ok(())
     }
 
     /// Whether a snapshot is due after this many rounds and seconds; the caller then takes it.
@@ -171,21 +234,44 @@ impl RunFolder {
     pub fn snapshot(&mut self, snapshot: &Snapshot) -> Result<(), RunError> {
         patiently(|| self.journal.sync())?;
         // A resume begins after this round and writes only the rows that follow.
+        self.sync_table()?;
+        Ok(patiently(|| snapshot.write(&self.folder, &self.about, self.link))?)
+    }
+
+    fn sync_table(&mut self) -> Result<(), RunError> {
         let path = self.folder.join("rounds.csv");
-        patiently(|| self.csv.flush().map_err(|error| JournalError::Io { path: path.clone(), error }))?;
-        Ok(patiently(|| snapshot.write(&self.folder, &self.run))?)
+        let mut sync = || self.csv.flush().and_then(|()| self.csv.get_ref().sync_data());
+        Ok(patiently(|| sync().map_err(|error| JournalError::Io { path: path.clone(), error }))?)
+    }
+
+    /// What every file of the run says of it.
+    pub fn about(&self) -> &About {
+        &self.about
     }
 
     /// Puts everything on the disk.
     pub fn close(&mut self) -> Result<()> {
-        self.csv.flush()?;
-        Ok(self.journal.sync()?)
+        self.sync_table()?;
+        Ok(patiently(|| self.journal.sync())?)
     }
+}
+
+/// The table of rounds with these lines, open at its end. It is renamed into place: whoever stops here leaves the old one or the new one.
+fn table<'a>(folder: &Path, lines: impl Iterator<Item = &'a str>) -> Result<BufWriter<File>> {
+    let path = folder.join("rounds.csv");
+    let text: String = std::iter::once(COLUMNS).chain(lines).flat_map(|line| [line, "\n"]).collect();
+    write_whole(&path, text.as_bytes())?;
+    let file =
+        OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(BufWriter::new(file))
 }
 
 /// Takes a run's folder for this process alone, or names who has it.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join("lock");
+    if path.is_symlink() {
+        bail!("{} is a link: take it away, for it would be written through", path.display());
+    }
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -195,7 +281,7 @@ fn lock(folder: &Path) -> Result<File> {
         .with_context(|| format!("cannot open {}", path.display()))?;
     if file.try_lock().is_err() {
         let holder = std::fs::read_to_string(&path).unwrap_or_default();
-        anyhow::bail!("{} is being written by process {}; wait until it ends", folder.display(), holder.trim());
+        bail!("{} is being written by process {}; wait until it ends", folder.display(), holder.trim());
     }
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())?;
@@ -207,8 +293,9 @@ fn patiently(mut attempt: impl FnMut() -> Result<(), JournalError>) -> Result<()
     let mut told = false;
     loop {
         match attempt() {
+            // A quota is a disk that is full for one of its users.
             Err(JournalError::Io { path, error })
-                if error.kind() == std::io::ErrorKind::StorageFull && !interrupted() =>
+                if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) && !interrupted() =>
             {
                 if !told {
                     eprintln!(

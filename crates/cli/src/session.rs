@@ -11,7 +11,7 @@ use corewire_comm::{Collective, CommError, Group, Metered, Reduction, Transport,
 use corewire_data::{DataSet, Labels, Moments, Normalise, Preparation, ReadOptions};
 use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
-use corewire_journal::{Contents, Snapshot};
+use corewire_journal::{Contents, MachineState, Snapshot};
 use corewire_optim::catalogue::{self, Constants, MethodInfo, Request, WireKind};
 use corewire_optim::decentral::{Averaging, GossipWire};
 use corewire_optim::method::Method;
@@ -473,8 +473,21 @@ fn kernel_test_vector(randomness: &CommonRandomness) -> String {
 pub struct Resume {
     /// The journal.
     pub contents: Contents,
-    /// The newest snapshot.
-    pub snapshot: Option<Snapshot>,
+    /// Its snapshots, the newest first.
+    pub snapshots: Vec<Snapshot>,
+}
+
+impl Resume {
+    /// After how many rounds.
+    pub fn round(&self) -> u64 {
+        self.snapshots.first().map_or(0, |snapshot| snapshot.round)
+    }
+
+    /// What all machines must agree on: the run, where it goes on, and what had happened until then.
+    fn place(&self) -> String {
+        let link = self.contents.link_at(self.round()).unwrap_or_default();
+        format!("{} after round {}, {link:02x?}", corewire_journal::run_id(&self.contents.header), self.round())
+    }
 }
 
 /// What machine 0 knows when its machines are ready for the first round.
@@ -513,7 +526,8 @@ pub fn execute<O: Observer + Send>(
     resume: Option<&Resume>,
 ) -> Result<Option<Done<O>>> {
     let tree = session.tree()?;
-    let fields = session.handshake(snapshots);
+    let mut fields = session.handshake(snapshots);
+    fields.extend(resume.map(|resume| ("resumed run", resume.place())));
     let place: Mutex<Option<(Prepared, O)>> = Mutex::new(None);
     let results = Group::new(transport).with_deadline(session.job.limits.deadline()).run(|machine| -> Result<Finish> {
         let rank = machine.rank();
@@ -588,9 +602,6 @@ impl<O: Observer> Duty<'_, O> {
         let none = Constants::none(facts.dim, facts.machines, facts.l1);
         let averaging = session.averaging()?;
         let start = share.problem.start();
-        let given = constants.as_ref().unwrap_or(&none);
-        let mut method = session.method(info, start, given, facts.quadratic, averaging.as_ref())?;
-
         let prepared = Prepared {
             facts,
             start: start.to_vec(),
@@ -599,6 +610,9 @@ impl<O: Observer> Duty<'_, O> {
             preparation: share.preparation,
             shares: share.shares,
         };
+        let given = prepared.constants.as_ref().unwrap_or(&none);
+        let fresh = || session.method(info, start, given, facts.quadratic, averaging.as_ref());
+        let mut method = fresh()?;
         let mut own = match rank {
             0 => Some((self.observe)(&prepared)?),
             _ => None,
@@ -606,6 +620,9 @@ impl<O: Observer> Duty<'_, O> {
         let mut begin = Begin::default();
         if let Some(resume) = self.resume {
             begin = go_back(resume, &mut *method, facts, rank)?;
+            if rank == 0 && !session.gossips() {
+                check_snapshot(resume, &mut *method, &mut *fresh()?, facts)?;
+            }
         }
         let spec = share.problem.spec();
         let mut held_out = share.held_out.map(|set| HeldOutRows {
@@ -770,11 +787,44 @@ fn read_site(
 
 /// Prepares a method from the journal and puts a machine's snapshot back.
 fn go_back(resume: &Resume, method: &mut dyn Method, facts: Facts, rank: usize) -> Result<Begin> {
-    let Some(snapshot) = &resume.snapshot else { return Ok(Begin::default()) };
-    replay::prepare(method, &resume.contents, facts)?;
-    let machine = snapshot.machines.get(rank).ok_or_else(|| anyhow!("the snapshot has no machine {rank}"))?;
-    state::restore(method, machine.saved.clone()).map_err(RunError::Unsuited)?;
+    let Some(snapshot) = resume.snapshots.first() else { return Ok(Begin::default()) };
+    let machine = put_back(resume, snapshot, method, facts, rank)?;
     let [gradient_norm, gap] = snapshot.first;
     let (round, traffic, initial) = (snapshot.round, machine.traffic, snapshot.initial);
     Ok(Begin { round, traffic, initial, first: First { gradient_norm, gap } })
+}
+
+fn put_back<'a>(
+    resume: &Resume,
+    snapshot: &'a Snapshot,
+    method: &mut dyn Method,
+    facts: Facts,
+    rank: usize,
+) -> Result<&'a MachineState> {
+    replay::prepare(method, &resume.contents, facts)?;
+    let machine = snapshot.machines.get(rank).ok_or_else(|| anyhow!("the snapshot has no machine {rank}"))?;
+    state::restore(method, machine.saved.clone()).map_err(RunError::Unsuited)?;
+    Ok(machine)
+}
+
+/// Refuses a snapshot whose common state, which `restored` has, is not where the journal leads from the snapshot before it, or from the
+/// start. `witness` is a fresh method.
+fn check_snapshot(resume: &Resume, restored: &mut dyn Method, witness: &mut dyn Method, facts: Facts) -> Result<()> {
+    let Some(newest) = resume.snapshots.first() else { return Ok(()) };
+    let from = match resume.snapshots.get(1) {
+        Some(older) => {
+            put_back(resume, older, witness, facts, 0)?;
+            older.round
+        }
+        None => {
+            replay::prepare(witness, &resume.contents, facts)?;
+            0
+        }
+    };
+    replay::advance(witness, &resume.contents, facts, from..newest.round)?;
+    if state::digest(witness) != state::digest(restored) {
+        let name = Snapshot::path(Path::new(""), newest.round);
+        bail!("{}: its common `state` is not where journal.bin leads to; take it away", name.display());
+    }
+    Ok(())
 }

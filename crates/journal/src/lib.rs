@@ -11,12 +11,15 @@
 //! A record that the end of the file cuts short was being written when the machine stopped: it is cut off. Anything else that does not fit
 //! is damage, and is refused and named.
 
+pub mod disk;
 mod snapshot;
+mod tensors;
 
-pub use snapshot::{MachineState, Model, Saved, Snapshot, read_model, write_model};
+pub use snapshot::{MachineState, Saved, Snapshot, Stored};
+pub use tensors::{About, Model, Vectors, parse_model, read_model, write_model};
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,7 +42,8 @@ pub enum JournalError {
     },
     /// A record in the middle does not fit.
     #[error(
-        "{path}: damaged at byte {offset}, after {after}: {what}; restore the file from a copy, or resume from before it"
+        "{path}: damaged at byte {offset}, after {after}: {what}; restore the file from a copy, go on from before with \
+         `--before {whole} --out NEW`, or begin again with `--restart --out NEW`"
     )]
     Damaged {
         /// Which file.
@@ -48,12 +52,14 @@ pub enum JournalError {
         offset: u64,
         /// The last thing that was whole.
         after: String,
+        /// How many rounds are whole.
+        whole: u64,
         /// What does not fit.
         what: &'static str,
     },
-    /// A snapshot does not fit.
+    /// A file beside the journal does not fit.
     #[error("{path}: {what}")]
-    Snapshot {
+    File {
         /// Which file.
         path: PathBuf,
         /// What does not fit.
@@ -81,6 +87,8 @@ pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError + '_ {
     move |error| JournalError::Io { path: path.to_owned(), error }
 }
 
+/// The chain before the first record.
+const START: [u8; 8] = [0; 8];
 const MAGIC: &[u8] = b"corewire journal 1\n";
 /// The round's number under which the preparation is written.
 pub const PREPARATION: u64 = u64::MAX;
@@ -94,6 +102,8 @@ pub struct RoundReplies {
     pub round: u64,
     /// What came back in each of its exchanges.
     pub replies: Vec<Arc<[u8]>>,
+    /// The chain after it.
+    pub link: [u8; 8],
 }
 
 /// A journal read from its file.
@@ -109,28 +119,52 @@ pub struct Contents {
     pub whole_bytes: u64,
     /// Bytes that were cut off as torn.
     pub torn_bytes: u64,
-    /// The chain after each entry of `rounds`, for audits.
+    /// The chain at the end.
     pub chain: [u8; 8],
+}
+
+impl Contents {
+    /// The chain after so many rounds; `None` where there are fewer.
+    pub fn link_at(&self, rounds: u64) -> Option<[u8; 8]> {
+        match rounds.checked_sub(1) {
+            Some(last) => self.rounds.get(usize::try_from(last).ok()?).map(|entry| entry.link),
+            None => {
+                let prepared = self.preparation.as_ref().map(|entry| entry.link);
+                Some(prepared.unwrap_or_else(|| link_of(&START, self.header.as_bytes())))
+            }
+        }
+    }
 }
 
 /// What tells a run from all others: the first link of its journal's chain, which covers the header.
 pub fn run_id(header: &str) -> String {
-    link_of(&[0; 8], header.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&link_of(&START, header.as_bytes()))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads a journal. A torn tail is left out, damage is refused.
 pub fn read(path: &Path) -> Result<Contents, JournalError> {
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(io_error(path))?;
-    parse(path, &bytes)
+    read_before(path, u64::MAX)
+}
+
+/// Reads the first rounds of a journal, at most so many, whatever follows.
+pub fn read_before(path: &Path, rounds: u64) -> Result<Contents, JournalError> {
+    parse_before(path, &std::fs::read(path).map_err(io_error(path))?, rounds)
 }
 
 /// Reads a journal from its bytes; `path` is only named in errors.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, JournalError> {
+    parse_before(path, bytes, u64::MAX)
+}
+
+fn parse_before(path: &Path, bytes: &[u8], most: u64) -> Result<Contents, JournalError> {
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
         return Err(JournalError::NoJournal { path: path.to_owned() });
     };
-    let mut chain = [0; 8];
+    let mut chain = START;
     let mut contents: Option<Contents> = None;
     loop {
         let offset = (bytes.len() - rest.len()) as u64;
@@ -139,8 +173,10 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, JournalError> {
             Some(Contents { rounds, .. }) if rounds.is_empty() => "the header".to_owned(),
             Some(Contents { rounds, .. }) => format!("round {}", rounds.len() - 1),
         };
-        let damaged = |what| JournalError::Damaged { path: path.to_owned(), offset, after: after.clone(), what };
+        let whole = contents.as_ref().map_or(0, |contents| contents.rounds.len() as u64);
+        let damaged = |what| JournalError::Damaged { path: path.to_owned(), offset, after: after.clone(), whole, what };
         let torn = match take_record(rest) {
+            _ if whole >= most => false,
             Record::End => false,
             Record::Torn => true,
             Record::Bad(what) => return Err(damaged(what)),
@@ -168,7 +204,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, JournalError> {
                             });
                         }
                         Some(contents) => {
-                            let entry = parse_entry(body).ok_or_else(|| damaged("its body is no round"))?;
+                            let entry = parse_entry(body, chain).ok_or_else(|| damaged("its body is no round"))?;
                             if entry.round == PREPARATION
                                 && contents.preparation.is_none()
                                 && contents.rounds.is_empty()
@@ -234,7 +270,7 @@ fn link_of(chain: &[u8; 8], body: &[u8]) -> [u8; 8] {
     link
 }
 
-fn parse_entry(body: &[u8]) -> Option<RoundReplies> {
+fn parse_entry(body: &[u8], link: [u8; 8]) -> Option<RoundReplies> {
     let (round, rest) = body.split_first_chunk::<8>()?;
     let (count, mut rest) = rest.split_first_chunk::<4>()?;
     let mut replies = Vec::new();
@@ -244,7 +280,7 @@ fn parse_entry(body: &[u8]) -> Option<RoundReplies> {
         replies.push(Arc::from(reply));
         rest = tail;
     }
-    rest.is_empty().then_some(RoundReplies { round: u64::from_le_bytes(*round), replies })
+    rest.is_empty().then_some(RoundReplies { round: u64::from_le_bytes(*round), replies, link })
 }
 
 fn write_entry(round: u64, replies: &[Arc<[u8]>]) -> Vec<u8> {
@@ -258,6 +294,18 @@ fn write_entry(round: u64, replies: &[Arc<[u8]>]) -> Vec<u8> {
     body
 }
 
+/// A record with this body, and the chain after it.
+fn sealed(chain: &[u8; 8], body: &[u8]) -> (Vec<u8>, [u8; 8]) {
+    let link = link_of(chain, body);
+    let length = (body.len() as u32).to_le_bytes();
+    let mut record = Vec::with_capacity(body.len() + 16);
+    record.extend_from_slice(&length);
+    record.extend_from_slice(&crc32c::crc32c(&length).to_le_bytes());
+    record.extend_from_slice(body);
+    record.extend_from_slice(&link);
+    (record, link)
+}
+
 /// An open journal, at its end.
 pub struct Journal {
     path: PathBuf,
@@ -268,36 +316,35 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A new journal, which must not exist yet.
+    /// A new journal, which must not exist yet; it appears with its header, or not at all.
     pub fn create(path: &Path, header: &str) -> Result<Self, JournalError> {
         if path.exists() {
             return Err(io_error(path)(io::ErrorKind::AlreadyExists.into()));
         }
-        Self::replace(path, header)
-    }
-
-    /// A new journal in place of the one that may be there: at every moment the path holds the old one, the new one, or nothing if
-    /// nothing was there.
-    pub fn replace(path: &Path, header: &str) -> Result<Self, JournalError> {
-        let temporary = path.with_extension("new");
-        let file = File::create(&temporary).map_err(io_error(&temporary))?;
-        let mut journal = Self { path: temporary, file, chain: [0; 8], length: 0 };
-        journal.file.write_all(MAGIC).map_err(io_error(&journal.path))?;
-        journal.length = MAGIC.len() as u64;
-        journal.append_body(header.as_bytes())?;
-        journal.sync()?;
-        std::fs::rename(&journal.path, path).map_err(io_error(path))?;
-        journal.path = path.to_owned();
-        Ok(journal)
+        let (record, chain) = sealed(&START, header.as_bytes());
+        let bytes = [MAGIC, &record].concat();
+        disk::write_whole(path, &bytes)?;
+        Self::open(path, chain, bytes.len() as u64)
     }
 
     /// Goes on with a journal that was just read; its torn tail is cut off.
     pub fn reopen(path: &Path, contents: &Contents) -> Result<Self, JournalError> {
-        let file = OpenOptions::new().write(true).open(path).map_err(io_error(path))?;
-        file.set_len(contents.whole_bytes).map_err(io_error(path))?;
-        let mut journal = Self { path: path.to_owned(), file, chain: contents.chain, length: contents.whole_bytes };
-        journal.file.seek(SeekFrom::End(0)).map_err(io_error(path))?;
-        Ok(journal)
+        Self::open(path, contents.chain, contents.whole_bytes)
+    }
+
+    fn open(path: &Path, chain: [u8; 8], length: u64) -> Result<Self, JournalError> {
+        let open = || -> io::Result<File> {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.set_len(length)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        Ok(Self { path: path.to_owned(), file: open().map_err(io_error(path))?, chain, length })
+    }
+
+    /// The chain at the end.
+    pub fn chain(&self) -> [u8; 8] {
+        self.chain
     }
 
     /// Appends a round. On an error nothing of it is left behind, so that the same round can be appended again.
@@ -306,13 +353,7 @@ impl Journal {
     }
 
     fn append_body(&mut self, body: &[u8]) -> Result<(), JournalError> {
-        let link = link_of(&self.chain, body);
-        let length = (body.len() as u32).to_le_bytes();
-        let mut record = Vec::with_capacity(body.len() + 16);
-        record.extend_from_slice(&length);
-        record.extend_from_slice(&crc32c::crc32c(&length).to_le_bytes());
-        record.extend_from_slice(body);
-        record.extend_from_slice(&link);
+        let (record, link) = sealed(&self.chain, body);
         if let Err(error) = self.file.write_all(&record) {
             // A full disk may have taken a part: take it back.
             let _ = self.file.set_len(self.length);

@@ -1,16 +1,15 @@
 //! Snapshots: every machine's state after some round, as a safetensors file, so that a resume need not begin at the start.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use corewire_comm::Traffic;
-use corewire_comm::numbers::{push, read, to_bytes};
-use safetensors::tensor::{Dtype, SafeTensors, View};
+use corewire_comm::numbers::{push, read};
 
-use crate::{JournalError, io_error};
+use crate::disk::write_whole;
+use crate::tensors::{About, Vectors, decode, encode};
+use crate::{Contents, JournalError, hex, io_error};
 
 /// The fields of a method's state.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,34 +40,15 @@ pub struct Snapshot {
     pub machines: Vec<MachineState>,
 }
 
-/// A vector as a tensor.
-struct Tensor {
-    shape: [usize; 1],
-    bytes: Vec<u8>,
-}
-
-impl Tensor {
-    fn new(values: &[f64]) -> Self {
-        Self { shape: [values.len()], bytes: to_bytes(values) }
-    }
-}
-
-impl View for Tensor {
-    fn dtype(&self) -> Dtype {
-        Dtype::F64
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
+/// A snapshot from its file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// What it holds.
+    pub snapshot: Snapshot,
+    /// What it says of the run that it belongs to.
+    pub about: About,
+    /// The journal's chain after the snapshot's round, in hexadecimal digits.
+    pub link: String,
 }
 
 impl MachineState {
@@ -104,15 +84,18 @@ impl MachineState {
             let count = word(&mut bytes)?;
             let (values, rest) = bytes.split_at_checked(usize::try_from(count).ok()?.checked_mul(8)?)?;
             bytes = rest;
-            fields.push((String::from_utf8(name.to_vec()).ok()?, numbers(values)));
+            fields.push((String::from_utf8(name.to_vec()).ok()?, read(values).collect()));
         }
         Some(Self { saved: Saved { fields }, traffic })
     }
 }
 
-fn numbers(bytes: &[u8]) -> Vec<f64> {
-    read(bytes).collect()
-}
+/// The words of a snapshot's file that are not about its run.
+const ROUND: &str = "round";
+const LINK: &str = "chain";
+const INITIAL: &str = "initial";
+const FIRST: [&str; 2] = ["first_gradient", "first_gap"];
+const MACHINES: &str = "machines_saved";
 
 impl Snapshot {
     /// The file of a round.
@@ -120,28 +103,11 @@ impl Snapshot {
         folder.join(format!("snapshot-{round:012}.safetensors"))
     }
 
-    /// Writes it to a temporary name, syncs, reads it back and renames; then removes all but the two newest.
+    /// Writes it, whole or not at all; then removes all but the two newest.
     ///
-    /// `run` is the id of the run that it belongs to.
-    pub fn write(&self, folder: &Path, run: &str) -> Result<(), JournalError> {
-        let path = Self::path(folder, self.round);
-        let temporary = path.with_extension("tmp");
-        let bytes = self.to_bytes(run);
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&temporary)?;
-            file.write_all(&bytes)?;
-            file.sync_all()
-        };
-        write().map_err(|error| {
-            let _ = fs::remove_file(&temporary);
-            io_error(&temporary)(error)
-        })?;
-        let again = fs::read(&temporary).map_err(io_error(&temporary))?;
-        if again != bytes {
-            let what = "what was read back is not what was written".to_owned();
-            return Err(JournalError::Snapshot { path: temporary, what });
-        }
-        fs::rename(&temporary, &path).map_err(io_error(&path))?;
+    /// `about` says which run it belongs to, `link` is the chain of its journal after its round.
+    pub fn write(&self, folder: &Path, about: &About, link: [u8; 8]) -> Result<(), JournalError> {
+        write_whole(&Self::path(folder, self.round), &self.to_bytes(about, link))?;
         for old in Self::list(folder)?.into_iter().rev().skip(2) {
             let _ = fs::remove_file(Self::path(folder, old));
         }
@@ -158,149 +124,98 @@ impl Snapshot {
             rounds.extend(round.and_then(|round| round.parse::<u64>().ok()));
         }
         rounds.sort_unstable();
+        rounds.dedup();
         Ok(rounds)
     }
 
-    /// The newest snapshot of this run that is whole and not after round `most`. One of another run, or of another round than its name says, is
-    /// refused: somebody put it there.
-    pub fn newest(folder: &Path, most: u64, run: &str) -> Result<Option<Self>, JournalError> {
-        for round in Self::list(folder)?.into_iter().rev().filter(|&round| round <= most) {
-            let path = Self::path(folder, round);
-            let bytes = fs::read(&path).map_err(io_error(&path))?;
-            // A damaged snapshot costs only time: an older one, or the journal from its start, does as well.
-            let Ok((snapshot, of)) = Self::from_bytes(&bytes) else { continue };
-            let foreign = if of != run {
-                Some(format!("it belongs to run {of}, and the journal beside it to run {run}"))
-            } else if snapshot.round != round {
-                Some(format!("it is of round {}, and its name says {round}", snapshot.round))
-            } else {
-                None
-            };
-            match foreign {
-                None => return Ok(Some(snapshot)),
-                Some(what) => return Err(JournalError::Snapshot { path, what: format!("{what}; take it away") }),
-            }
-        }
-        Ok(None)
-    }
-
-    fn to_bytes(&self, run: &str) -> Vec<u8> {
-        let mut tensors = Vec::new();
+    fn to_bytes(&self, about: &About, link: [u8; 8]) -> Vec<u8> {
+        let mut vectors = Vectors::new();
         for (rank, machine) in self.machines.iter().enumerate() {
             for (index, (name, values)) in machine.saved.fields.iter().enumerate() {
-                tensors.push((format!("{rank}/{index}/{name}"), Tensor::new(values)));
+                vectors.insert(format!("{rank}/{index}/{name}"), values.clone());
             }
-            // Bits of words: a tensor of floats carries them unchanged.
-            tensors.push((format!("{rank}/traffic"), Tensor::new(&machine.traffic.to_words().map(f64::from_bits))));
+            // Bits of words: a vector of floats carries them unchanged.
+            vectors.insert(format!("{rank}/traffic"), machine.traffic.to_words().map(f64::from_bits).to_vec());
         }
-        let mut hasher = hasher(self.round, self.initial, self.first, self.machines.len());
-        hasher.update(run.as_bytes());
-        for (name, tensor) in &tensors {
-            hasher.update(name.as_bytes()).update(&tensor.bytes);
-        }
-        let about = HashMap::from([
-            ("round".to_owned(), self.round.to_string()),
-            ("run".to_owned(), run.to_owned()),
-            ("initial".to_owned(), format!("{:016x}", bits(self.initial))),
-            ("first_gradient".to_owned(), format!("{:016x}", bits(self.first[0]))),
-            ("first_gap".to_owned(), format!("{:016x}", bits(self.first[1]))),
-            ("machines".to_owned(), self.machines.len().to_string()),
-            ("digest".to_owned(), hasher.finalize().to_string()),
+        let bits = |number: Option<f64>| format!("{:016x}", number.unwrap_or(f64::NAN).to_bits());
+        let mut about = about.clone();
+        about.extend([
+            (ROUND.to_owned(), self.round.to_string()),
+            (LINK.to_owned(), hex(&link)),
+            (INITIAL.to_owned(), bits(self.initial)),
+            (FIRST[0].to_owned(), bits(self.first[0])),
+            (FIRST[1].to_owned(), bits(self.first[1])),
+            (MACHINES.to_owned(), self.machines.len().to_string()),
         ]);
-        safetensors::serialize(tensors, Some(about)).expect("names are unique and shapes fit")
+        encode(&vectors, &about)
+    }
+}
+
+impl Stored {
+    /// Reads the snapshot of a round. What is wrong with it is an error that names the file.
+    pub fn read(folder: &Path, round: u64) -> Result<Self, JournalError> {
+        let path = Snapshot::path(folder, round);
+        let bytes = fs::read(&path).map_err(io_error(&path))?;
+        Self::parse(&bytes).map_err(|what| JournalError::File { path, what })
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<(Self, String), String> {
-        let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
-        let about = header.metadata().clone().ok_or("there is no metadata")?;
-        let field = |name: &str| about.get(name).cloned().ok_or(format!("there is no `{name}`"));
-        let round = field("round")?.parse::<u64>().map_err(|error| error.to_string())?;
-        let number = |name: &str| -> Result<Option<f64>, String> {
-            let bits = u64::from_str_radix(&field(name)?, 16).map_err(|error| error.to_string())?;
+    /// From the bytes of a file, or what is wrong with them.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let (vectors, mut about) = decode(bytes)?;
+        let mut word = |name: &str| about.remove(name).ok_or(format!("there is no `{name}`"));
+        let round = word(ROUND)?.parse::<u64>().map_err(|error| format!("`{ROUND}`: {error}"))?;
+        let link = word(LINK)?;
+        let mut number = |name: &str| -> Result<Option<f64>, String> {
+            let bits = u64::from_str_radix(&word(name)?, 16).map_err(|error| format!("`{name}`: {error}"))?;
             Ok(Some(f64::from_bits(bits)).filter(|number| !number.is_nan()))
         };
-        let (initial, first) = (number("initial")?, [number("first_gradient")?, number("first_gap")?]);
-        let count = field("machines")?.parse::<usize>().map_err(|error| error.to_string())?;
-        let mut machines = Vec::new();
-        let run = field("run")?;
-        let mut hasher = hasher(round, initial, first, count);
-        hasher.update(run.as_bytes());
-        let names = tensors.names();
-        for rank in 0..count.min(names.len()) {
-            let prefix = format!("{rank}/");
-            let mut fields: Vec<(usize, String)> = names
-                .iter()
-                .filter_map(|name| {
-                    let (index, field) = name.strip_prefix(&prefix)?.split_once('/')?;
-                    Some((index.parse().ok()?, field.to_owned()))
-                })
-                .collect();
-            fields.sort();
-            let mut saved = Saved::default();
-            for (index, field) in fields {
-                let name = format!("{rank}/{index}/{field}");
-                let tensor = tensors.tensor(&name).map_err(|error| error.to_string())?;
-                hasher.update(name.as_bytes()).update(tensor.data());
-                saved.fields.push((field, numbers(tensor.data())));
+        let (initial, first) = (number(INITIAL)?, [number(FIRST[0])?, number(FIRST[1])?]);
+        let count = word(MACHINES)?.parse::<usize>().map_err(|error| format!("`{MACHINES}`: {error}"))?;
+        /// A machine's fields by their places, and its traffic.
+        type Part = (BTreeMap<usize, (String, Vec<f64>)>, Option<Traffic>);
+        let mut machines: BTreeMap<usize, Part> = BTreeMap::new();
+        for (name, values) in vectors {
+            let place = || format!("`{name}` is no field of a machine");
+            let (rank, rest) = name.split_once('/').ok_or_else(place)?;
+            let machine = machines.entry(rank.parse().map_err(|_| place())?).or_default();
+            if rest == "traffic" {
+                let words: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
+                let words = words.try_into().map_err(|_| format!("`{name}` does not have eight words"))?;
+                machine.1 = Some(Traffic::from_words(words));
+                continue;
             }
-            let name = format!("{rank}/traffic");
-            let tensor = tensors.tensor(&name).map_err(|error| error.to_string())?;
-            hasher.update(name.as_bytes()).update(tensor.data());
-            let words: Vec<u64> = read(tensor.data()).collect();
-            let words = words.try_into().map_err(|_| format!("`{name}` does not have eight words"))?;
-            let traffic = Traffic::from_words(words);
-            machines.push(MachineState { saved, traffic });
+            let (index, field) = rest.split_once('/').ok_or_else(place)?;
+            machine.0.insert(index.parse().map_err(|_| place())?, (field.to_owned(), values));
         }
-        if hasher.finalize().to_string() != field("digest")? {
-            return Err("its digest does not match".to_owned());
+        if machines.len() != count || machines.keys().next_back().is_some_and(|last| last + 1 != count) {
+            return Err(format!("it has fields of {} machines and is one of {count}", machines.len()));
         }
-        Ok((Self { round, initial, first, machines }, run))
+        let whole = |(rank, (fields, traffic)): (usize, Part)| {
+            let traffic = traffic.ok_or(format!("there is no `{rank}/traffic`"))?;
+            Ok(MachineState { saved: Saved { fields: fields.into_values().collect() }, traffic })
+        };
+        let machines = machines.into_iter().map(whole).collect::<Result<_, String>>()?;
+        Ok(Self { snapshot: Snapshot { round, initial, first, machines }, about, link })
     }
-}
 
-/// What is not known is not a number.
-fn bits(number: Option<f64>) -> u64 {
-    number.unwrap_or(f64::NAN).to_bits()
-}
-
-/// The beginning of a snapshot's digest: the few numbers that stand beside the tensors.
-fn hasher(round: u64, initial: Option<f64>, first: [Option<f64>; 2], machines: usize) -> blake3::Hasher {
-    let mut hasher = blake3::Hasher::new();
-    for word in [round, bits(initial), bits(first[0]), bits(first[1]), machines as u64] {
-        hasher.update(&word.to_le_bytes());
+    /// Refuses a snapshot that lies under another round's name, or does not belong where this journal has its round.
+    pub fn check(&self, folder: &Path, named: u64, contents: &Contents) -> Result<(), JournalError> {
+        let (round, last) = (self.snapshot.round, contents.rounds.len() as u64);
+        let what = match contents.link_at(round) {
+            _ if round != named => format!("its `round` is {round}, and its name says {named}; take it away"),
+            None => format!(
+                "its `round` is {round}, and journal.bin ends with {last}: rounds were lost; restore journal.bin, or go on from \
+                 before with `--before {last}`"
+            ),
+            Some(link) if hex(&link) != self.link => {
+                format!(
+                    "its `chain` is {}, and journal.bin has {} after round {round}; take it away",
+                    self.link,
+                    hex(&link)
+                )
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(JournalError::File { path: Snapshot::path(folder, named), what })
     }
-    hasher
-}
-
-/// Named vectors, and a few words about them.
-pub type Model = (BTreeMap<String, Vec<f64>>, BTreeMap<String, String>);
-
-/// Writes a model: named vectors and words about them, to a temporary name first.
-pub fn write_model(path: &Path, (vectors, about): &Model) -> Result<(), JournalError> {
-    let tensors = vectors.iter().map(|(name, values)| (name, Tensor::new(values)));
-    let about = about.clone().into_iter().collect();
-    let bytes = safetensors::serialize(tensors, Some(about)).expect("vectors of fitting shapes");
-    let temporary = path.with_extension("tmp");
-    fs::write(&temporary, bytes).map_err(io_error(&temporary))?;
-    fs::rename(&temporary, path).map_err(io_error(path))
-}
-
-/// Reads such a model; its vector `x` is there.
-pub fn read_model(path: &Path) -> Result<Model, JournalError> {
-    let bytes = fs::read(path).map_err(io_error(path))?;
-    let wrong = |what: String| JournalError::Snapshot { path: path.to_owned(), what };
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| wrong(error.to_string()))?;
-    let tensors = SafeTensors::deserialize(&bytes).map_err(|error| wrong(error.to_string()))?;
-    let mut vectors = BTreeMap::new();
-    for (name, tensor) in tensors.tensors() {
-        if tensor.dtype() != Dtype::F64 {
-            return Err(wrong(format!("its tensor `{name}` does not hold 64-bit floats")));
-        }
-        vectors.insert(name, numbers(tensor.data()));
-    }
-    if !vectors.contains_key("x") {
-        return Err(wrong("there is no tensor `x`; it is not a corewire model".to_owned()));
-    }
-    Ok((vectors, header.metadata().clone().unwrap_or_default().into_iter().collect()))
 }

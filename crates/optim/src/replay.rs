@@ -1,5 +1,6 @@
 //! Replaying a run without its machines: the replies of the journal in place of the group, and an objective that has no data.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use corewire_comm::{Collective, CommError, Cost, Reduction, Reply, Roster};
@@ -126,13 +127,18 @@ impl Collective for Replayed {
 
 /// Runs a fresh method through the preparation and the first `rounds` rounds of a journal.
 pub fn replay(method: &mut dyn Method, contents: &Contents, facts: Facts, rounds: u64) -> Result<(), RunError> {
-    let last = contents.rounds.len() as u64;
-    if rounds > last {
-        return Err(JournalError::NoRound { wanted: rounds, last }.into());
-    }
     prepare(method, contents, facts)?;
+    advance(method, contents, facts, 0..rounds)
+}
+
+/// Runs a method that was prepared and brought to the beginning of some rounds of a journal through them.
+pub fn advance(method: &mut dyn Method, contents: &Contents, facts: Facts, rounds: Range<u64>) -> Result<(), RunError> {
+    let last = contents.rounds.len() as u64;
+    if rounds.end > last {
+        return Err(JournalError::NoRound { wanted: rounds.end, last }.into());
+    }
     let mut objective = Spectator(facts);
-    for entry in &contents.rounds[..rounds as usize] {
+    for entry in &contents.rounds[rounds.start as usize..rounds.end as usize] {
         let mut comm = Replayed::new(facts.machines, entry.replies.clone());
         method.round(
             entry.round,
@@ -149,5 +155,9 @@ pub fn replay(method: &mut dyn Method, contents: &Contents, facts: Facts, rounds
 pub fn prepare(method: &mut dyn Method, contents: &Contents, facts: Facts) -> Result<(), RunError> {
     let replies = contents.preparation.as_ref().map_or(Vec::new(), |entry| entry.replies.clone());
     let mut comm = Replayed::new(facts.machines, replies);
-    method.prepare(&mut Context { objective: &mut Spectator(facts), comm: &mut comm, message: &mut Vec::new() })
+    method.prepare(&mut Context { objective: &mut Spectator(facts), comm: &mut comm, message: &mut Vec::new() })?;
+    match comm.is_exhausted() {
+        true => Ok(()),
+        false => Err(JournalError::Mismatch { round: 0 }.into()),
+    }
 }

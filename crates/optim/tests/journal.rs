@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use corewire_comm::{Collective, Group, Metered, Solo};
 use corewire_data::shard::Split;
-use corewire_journal::{self as journal, Contents, Journal, JournalError, PREPARATION, Snapshot};
+use corewire_journal::{self as journal, About, Contents, Journal, JournalError, PREPARATION, Snapshot, Stored};
 use corewire_optim::estimator::Form;
 use corewire_optim::method::core::{CoreAlgorithm, Plan, StepRule, Wire};
 use corewire_optim::method::{Context, Settings};
@@ -138,7 +138,9 @@ fn a_torn_tail_is_cut_off_before_the_journal_goes_on() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "the same bytes as without the interruption");
 }
 
-const RUN: &str = "this run";
+fn about() -> About {
+    About::from([("run".to_owned(), "this run".to_owned())])
+}
 
 /// Keeps a run as a journal and snapshots.
 struct Keeper {
@@ -161,7 +163,7 @@ impl Observer for Keeper {
     }
 
     fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), RunError> {
-        Ok(snapshot.write(&self.folder, RUN)?)
+        Ok(snapshot.write(&self.folder, &about(), self.journal.chain())?)
     }
 }
 
@@ -261,7 +263,7 @@ fn a_restored_snapshot_goes_on_to_the_same_bits() {
             let (results, _) = run_all(&problem, &kept(ROUNDS), &make, keeper(folder.path(), &[11]));
             let whole = results.into_iter().next().unwrap().unwrap();
             let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
-            let snapshot = Snapshot::newest(folder.path(), ROUNDS - 1, RUN).unwrap().unwrap();
+            let snapshot = Stored::read(folder.path(), 11).unwrap().snapshot;
             assert_eq!((snapshot.round, snapshot.machines.len()), (11, 4));
             let facts = Facts::of(&*problem.objective(0), 4);
             let results = Group::new(Solo::new(4)).run(|machine| {
@@ -293,7 +295,7 @@ fn a_restored_snapshot_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn a_damaged_snapshot_gives_way_to_an_older_one() {
+fn a_damaged_snapshot_is_refused_and_a_whole_one_belongs_to_its_round_and_chain() {
     let folder = tempfile::tempdir().unwrap();
     let (_, algorithm, model) = algorithms()[2].clone();
     let problem = problem(model);
@@ -302,9 +304,9 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
     run_all(&problem, &kept(ROUNDS), &make, keeper(folder.path(), &[5, 11, 20]));
     // Only the two newest are kept.
     assert_eq!(Snapshot::list(folder.path()).unwrap(), [20, ROUNDS]);
-    let (older, path) =
-        (Snapshot::newest(folder.path(), 29, RUN).unwrap().unwrap(), Snapshot::path(folder.path(), ROUNDS));
-    let truth = Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap().unwrap();
+    let path = Snapshot::path(folder.path(), ROUNDS);
+    let truth = Stored::read(folder.path(), ROUNDS).unwrap();
+    assert_eq!(truth.about, about());
     let bytes = std::fs::read(&path).unwrap();
     let mut words = randomness(9).words(corewire_sketch::Purpose::Synthetic, 0, 0);
     let mut harmless = 0;
@@ -314,31 +316,33 @@ fn a_damaged_snapshot_gives_way_to_an_older_one() {
     for bit in (0..header).chain(random) {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        std::fs::write(&path, &damaged).unwrap();
-        let found = Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap().unwrap();
         // A bit of the JSON's blanks may change nothing; then what is read must be the truth.
-        harmless += usize::from(found == truth);
-        assert!(
-            found == older || found == truth,
-            "bit {bit} was misread: round {}, initial {:?}",
-            found.round,
-            found.initial
-        );
+        if let Ok(found) = Stored::parse(&damaged) {
+            harmless += 1;
+            assert!(found == truth, "bit {bit} was misread");
+        }
     }
     println!("{harmless} flips changed nothing");
-    std::fs::write(&path, &bytes).unwrap();
-    let foreign = Snapshot::newest(folder.path(), ROUNDS, "another run").unwrap_err().to_string();
-    assert!(foreign.contains("it belongs to run this run"), "{foreign}");
-    std::fs::copy(&path, Snapshot::path(folder.path(), ROUNDS + 1)).unwrap();
-    let renamed = Snapshot::newest(folder.path(), ROUNDS + 1, RUN).unwrap_err().to_string();
-    assert!(renamed.contains("it is of round 30, and its name says 31"), "{renamed}");
-    std::fs::remove_file(Snapshot::path(folder.path(), ROUNDS + 1)).unwrap();
     for length in [0, 7, 8, 9, 100, bytes.len() / 2, bytes.len() - 1] {
-        std::fs::write(&path, &bytes[..length]).unwrap();
-        assert_eq!(Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap().unwrap(), older, "cut to {length}");
+        Stored::parse(&bytes[..length]).unwrap_err();
     }
-    std::fs::write(Snapshot::path(folder.path(), 20), b"nothing").unwrap();
-    assert_eq!(Snapshot::newest(folder.path(), ROUNDS, RUN).unwrap(), None, "without any the run begins anew");
+    let contents = journal::read(&folder.path().join("journal.bin")).unwrap();
+    truth.check(folder.path(), ROUNDS, &contents).unwrap();
+    let renamed = truth.check(folder.path(), ROUNDS + 1, &contents).unwrap_err().to_string();
+    assert!(renamed.contains("its `round` is 30, and its name says 31"), "{renamed}");
+    let mut shorter = contents.clone();
+    shorter.rounds.pop();
+    let beyond = truth.check(folder.path(), ROUNDS, &shorter).unwrap_err().to_string();
+    assert!(beyond.contains("its `round` is 30, and journal.bin ends with 29: rounds were lost"), "{beyond}");
+    let mut other = contents;
+    other.rounds[ROUNDS as usize - 1].link = [7; 8];
+    let foreign = truth.check(folder.path(), ROUNDS, &other).unwrap_err().to_string();
+    assert!(foreign.contains("its `chain` is ") && foreign.contains("journal.bin has 0707070707070707"), "{foreign}");
+    // The same contents are the same bytes.
+    truth.snapshot.write(folder.path(), &about(), [1; 8]).unwrap();
+    let first = std::fs::read(&path).unwrap();
+    truth.snapshot.write(folder.path(), &about(), [1; 8]).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), first);
 }
 
 #[test]

@@ -219,6 +219,7 @@ fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
         let entry = |round: u64, replies: &[std::sync::Arc<[u8]>]| corewire_journal::RoundReplies {
             round,
             replies: replies.to_vec(),
+            link: [0; 8],
         };
         let contents = corewire_journal::Contents {
             header: String::new(),

@@ -1,0 +1,99 @@
+//! Named vectors and words about them, as a safetensors file. The same contents are the same bytes, and a checksum covers them all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use corewire_comm::numbers::{push, read, to_bytes};
+use safetensors::tensor::{Dtype, SafeTensors};
+use serde_json::json;
+
+use crate::disk::write_whole;
+use crate::{JournalError, io_error};
+
+/// Named vectors.
+pub type Vectors = BTreeMap<String, Vec<f64>>;
+/// Words about them.
+pub type About = BTreeMap<String, String>;
+/// Named vectors, and a few words about them.
+pub type Model = (Vectors, About);
+
+/// The word that the checksum stands under.
+const CHECKSUM: &str = "checksum";
+
+/// As bytes.
+pub(crate) fn encode(vectors: &Vectors, about: &About) -> Vec<u8> {
+    let mut about = about.clone();
+    about.insert(CHECKSUM.to_owned(), checksum(vectors, &about));
+    let mut data = Vec::new();
+    let mut header = BTreeMap::from([("__metadata__", json!(about))]);
+    for (name, values) in vectors {
+        let begin = data.len();
+        push(values, &mut data);
+        header.insert(name, json!({ "dtype": "F64", "shape": [values.len()], "data_offsets": [begin, data.len()] }));
+    }
+    let mut header = serde_json::to_vec(&header).expect("texts and numbers");
+    // The format wants numbers to lie on whole words.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.append(&mut header);
+    bytes.append(&mut data);
+    bytes
+}
+
+/// From bytes, or what is wrong with them.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Model, String> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
+    let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+    let mut vectors = BTreeMap::new();
+    for (name, tensor) in tensors.tensors() {
+        if tensor.dtype() != Dtype::F64 {
+            return Err(format!("its tensor `{name}` does not hold 64-bit floats"));
+        }
+        vectors.insert(name, read(tensor.data()).collect());
+    }
+    let mut about: About = header.metadata().clone().unwrap_or_default().into_iter().collect();
+    match about.remove(CHECKSUM) {
+        None => Err("it has no checksum; it was not written by corewire, or by an earlier version".to_owned()),
+        Some(told) if told != checksum(&vectors, &about) => {
+            Err("it is damaged: its checksum does not match".to_owned())
+        }
+        Some(_) => Ok((vectors, about)),
+    }
+}
+
+fn checksum(vectors: &Vectors, about: &About) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |part: &[u8]| {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    };
+    for (key, value) in about {
+        add(key.as_bytes());
+        add(value.as_bytes());
+    }
+    for (name, values) in vectors {
+        add(name.as_bytes());
+        add(&to_bytes(values));
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// Writes a model, whole or not at all.
+pub fn write_model(path: &Path, (vectors, about): &Model) -> Result<(), JournalError> {
+    write_whole(path, &encode(vectors, about))
+}
+
+/// Reads such a model; its vector `x` is there.
+pub fn read_model(path: &Path) -> Result<Model, JournalError> {
+    let bytes = std::fs::read(path).map_err(io_error(path))?;
+    parse_model(path, &bytes)
+}
+
+/// Reads such a model from its bytes; `path` is only named in errors.
+pub fn parse_model(path: &Path, bytes: &[u8]) -> Result<Model, JournalError> {
+    let wrong = |what: String| JournalError::File { path: path.to_owned(), what };
+    let (vectors, about) = decode(bytes).map_err(wrong)?;
+    if !vectors.contains_key("x") {
+        return Err(wrong("there is no tensor `x`; it is not a corewire model".to_owned()));
+    }
+    Ok((vectors, about))
+}
