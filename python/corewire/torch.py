@@ -9,6 +9,9 @@ of its own: `state.optimizer(torch.optim.SGD(...))` moves it into the state, and
 step. Noise on a gradient would enter the momentum and move the parameters by lr/(1 - beta) times itself; noise on the momentum moves them
 once. That is why SGD's accuracy survives.
 
+With `state.optimizer(torch.optim.AdamW(...))` the momentum is divided by the root of second moments before it is sketched. They are those
+of each process's own gradients, as products of row and column means, averaged over processes in the first steps and every 20th.
+
 torch.distributed is the engine: any backend that carries bytes on the CPU, gloo for one.
 """
 
@@ -27,6 +30,9 @@ from corewire._native import MeanWire, Sketch
 __all__ = ["CoreState", "Stats", "all_reduce_mean", "core_hook"]
 
 WIRES = ("q", "4bit", "int8", "float32")
+# In the form for AdamW: how much of the second moments is kept from step to step, when they are averaged over processes, and what is added
+# to them of a tensor's own mean, so that no coordinate is blown up.
+KEEP_SECOND, FIRST_SECONDS, EVERY_SECOND, FLOOR = 0.98, 5, 20, 1e-3
 # How much of the scale is kept from step to step.
 KEEP = 0.7
 
@@ -82,7 +88,7 @@ class CoreState:
         scaler: the GradScaler, where gradients are scaled.
         process_group: the processes, all by default.
 
-    Every process holds two more copies of the parameters in float32: its momentum and a place to work in.
+    Every process holds two more copies of the parameters in float32: its momentum and a place to work in; four with AdamW.
     """
 
     def __init__(
@@ -125,6 +131,7 @@ class CoreState:
         self._frame = torch.zeros(self._size)
         self._scale_squared = 0.0
         self._wires: dict[int, MeanWire] = {}
+        self._moments: Optional[_Moments] = None
         self._pending: list[tuple[torch.Tensor, list[tuple[int, int, int]], torch.futures.Future]] = []
         self._refuse_momentum()
 
@@ -145,25 +152,38 @@ class CoreState:
     # The optimiser.
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        """Moves the momentum of a `torch.optim.SGD` into this state, and returns the optimiser.
+        """Moves an optimiser's momentum into this state, and returns the optimiser to use from here on.
 
-        Its momentum becomes 0 and its weight decay is divided by 1 - momentum: the same steps as before, but for the sketch's noise.
+        Of `torch.optim.SGD` the momentum becomes 0 and the weight decay is divided by 1 - momentum: the same steps as before, but for the
+        sketch's noise. For `torch.optim.AdamW` a `torch.optim.SGD` with its rates and weight decays is returned, since the state does the
+        rest: make learning-rate schedules from that one.
         """
+        if self.step:
+            raise ValueError("optimizer: steps have been taken already")
+        if isinstance(optimizer, torch.optim.AdamW):
+            return self._adamw(optimizer)
         if not isinstance(optimizer, torch.optim.SGD):
-            raise ValueError(f"optimizer: {type(optimizer).__name__} is not torch.optim.SGD")
+            raise ValueError(f"optimizer: {type(optimizer).__name__} is neither torch.optim.SGD nor torch.optim.AdamW")
         groups = optimizer.param_groups
         momenta = {group["momentum"] for group in groups}
         if len(momenta) != 1:
             raise ValueError(f"optimizer: its groups have different momenta, {sorted(momenta)}")
         if any(group["dampening"] or group["nesterov"] for group in groups):
             raise ValueError("optimizer: neither dampening nor nesterov has a form here")
-        if self.step:
-            raise ValueError("optimizer: steps have been taken already")
         self.beta = float(momenta.pop())
         for group in groups:
             group["weight_decay"] /= 1 - self.beta
             group["momentum"] = 0.0
         return optimizer
+
+    def _adamw(self, optimizer: torch.optim.AdamW) -> torch.optim.SGD:
+        betas = {group["betas"][0] for group in optimizer.param_groups}
+        if len(betas) != 1 or any(group["amsgrad"] or group["maximize"] for group in optimizer.param_groups):
+            raise ValueError("optimizer: neither several betas nor amsgrad or maximize has a form here")
+        self.beta = float(betas.pop())
+        self._moments = _Moments(self._parameters, self._offsets, self._size)
+        groups = [{key: group[key] for key in ("params", "lr", "weight_decay")} for group in optimizer.param_groups]
+        return torch.optim.SGD(groups, lr=optimizer.defaults["lr"])
 
     def _refuse_momentum(self) -> None:
         """An optimiser of these parameters that adds its own momentum is refused at its step."""
@@ -239,8 +259,14 @@ class CoreState:
             if self.scaler is None:
                 raise FloatingPointError(f"the gradient of process {guilty[0]} is not finite at step {self.step}")
             return False
-        self._momentum.mul_(self.beta).add_(frame, alpha=1 / scale)
-        frame.copy_(self._momentum)
+        if self._moments is None:
+            self._momentum.mul_(self.beta).add_(frame, alpha=1 / scale)
+            frame.copy_(self._momentum)
+        else:
+            self._momentum.mul_(self.beta).add_(frame, alpha=(1 - self.beta) / scale)
+            self.stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, group)
+            torch.mul(self._momentum, self._moments.inverse_root, out=frame)
+            frame.div_(1 - self.beta ** (self.step + 1))
         clock.add("sketch_seconds")
         if machines > 1:
             self.stats.dense_bytes += _ring_bytes(self._size * width, machines)
@@ -360,6 +386,7 @@ class CoreState:
             "parameters": [tuple(parameter.shape) for parameter in self._parameters],
             "ratio": self.ratio,
             "keep_vectors": self.keep_vectors,
+            "moments": None if self._moments is None else self._moments.state(common, machines, self.process_group),
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -375,6 +402,10 @@ class CoreState:
                 f"saved: it is one process's own of {saved['machines']}, and here are {self._machines()}: "
                 "save with state_dict(common=True) to go on with another number"
             )
+        if (saved["moments"] is None) != (self._moments is None):
+            raise ValueError("saved: one of SGD and AdamW was the optimiser then, and the other one is now")
+        if self._moments is not None:
+            self._moments.load(saved["moments"])
         self.step, self.beta = saved["step"], saved["beta"]
         self._scale_squared = saved["scale_squared"]
         self._momentum.copy_(saved["momentum"])
@@ -440,6 +471,51 @@ class CoreState:
     def _guess(self, machines: int) -> float:
         bits = {"q": 1.6, "4bit": 4.0, "int8": 8.0, "float32": 32.0}[self.wire]
         return _ring_bytes(math.ceil(len(self._scalars) * bits / 8) + 4 * (self._size - self._sketched), machines)
+
+
+class _Moments:
+    """Second moments of a process's gradients, and the common root by which all processes divide their momentum.
+
+    The gradient of one process has up to n times the second moment of the mean's: their average is divided by n, which is right where
+    noise outweighs the gradient, so that Adam's own learning rates hold.
+    """
+
+    def __init__(self, parameters: list[torch.Tensor], offsets: dict[int, int], size: int) -> None:
+        # Tables of rows and columns; what has one dimension is kept number by number.
+        self.tables = [
+            (offsets[id(parameter)], parameter.shape[0] if parameter.dim() > 1 else parameter.numel(), parameter.numel())
+            for parameter in parameters
+        ]
+        self.second, self.inverse_root = torch.zeros(size), torch.zeros(size)
+
+    def follow(self, gradient: torch.Tensor, step: int, machines: int, group: Optional[dist.ProcessGroup]) -> int:
+        """Takes a gradient in, and at some steps renews the common root. The bytes that this process sent."""
+        self.second.mul_(KEEP_SECOND).addcmul_(gradient, gradient, value=1 - KEEP_SECOND)
+        if step >= FIRST_SECONDS and step % EVERY_SECOND:
+            return 0
+        scale = 1 / (machines * (1 - KEEP_SECOND ** (step + 1)))
+        means = [self.second[at : at + count].view(rows, -1).mul(scale) for at, rows, count in self.tables]
+        sums = torch.cat([part for table in means for part in (table.mean(1), table.mean(0))]).to(torch.bfloat16)
+        if machines > 1:
+            dist.all_reduce(sums, group=group)
+        rest = sums.float().div_(machines)
+        for (at, rows, count), table in zip(self.tables, means):
+            of_rows, of_columns, rest = rest[:rows], rest[rows : rows + table.shape[1]], rest[rows + table.shape[1] :]
+            mean = of_rows.mean()
+            product = torch.outer(of_rows, of_columns / mean.clamp_min(1e-30)).add_(FLOOR * mean).clamp_min_(1e-30)
+            self.inverse_root[at : at + count] = product.rsqrt_().view(-1)
+        return _ring_bytes(2 * sums.numel(), machines)
+
+    def state(self, common: bool, machines: int, group: Optional[dist.ProcessGroup]) -> dict[str, torch.Tensor]:
+        second = self.second.clone()
+        if common and machines > 1:
+            dist.all_reduce(second, group=group)
+            second.div_(machines)
+        return {"second": second, "inverse_root": self.inverse_root.clone()}
+
+    def load(self, saved: dict[str, torch.Tensor]) -> None:
+        self.second.copy_(saved["second"])
+        self.inverse_root.copy_(saved["inverse_root"])
 
 
 # torch looks at these annotations: they must be types, not strings.

@@ -152,6 +152,7 @@ def main():
     parser.add_argument("--data", default="random")
     parser.add_argument("--rows", type=int, default=12_000)
     parser.add_argument("--test-rows", type=int, default=10_000)
+    parser.add_argument("--held-out", type=int, default=0, help="scores on so many training rows kept back, not on the test set")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, help="ends after so many steps, whatever the epochs")
     parser.add_argument("--warm-up", type=int, default=0, help="so many first steps are left out of seconds and bytes")
@@ -170,6 +171,9 @@ def main():
     rank, machines = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // machines))
     images, labels, test_images, test_labels = data(arguments.data, arguments.rows, arguments.test_rows)
+    if arguments.held_out:
+        images, test_images = images[: -arguments.held_out], images[-arguments.held_out :]
+        labels, test_labels = labels[: -arguments.held_out], labels[-arguments.held_out :]
     mean = images.float().mean((0, 2, 3), keepdim=True)
     deviation = images.float().std((0, 2, 3), keepdim=True)
     scaled = lambda batch: (batch.float() - mean) / deviation  # noqa: E731

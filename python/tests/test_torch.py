@@ -55,6 +55,13 @@ def test_a_run_saved_and_resumed_ends_with_the_same_bits(tmp_path):
     assert {answer["digest"] for answer in whole} == {answer["digest"] for answer in resumed}
 
 
+def test_adamw_learns_with_the_same_bits_and_resumes(tmp_path):
+    whole = answers(2, "train", tmp_path / "whole", "optimizer=adamw")
+    assert whole[0]["digest"] == whole[1]["digest"] and whole[0]["loss"] < 0.8, whole
+    resumed = answers(2, "resume", tmp_path / "resumed", "optimizer=adamw")
+    assert {answer["digest"] for answer in whole} == {answer["digest"] for answer in resumed}
+
+
 def test_a_common_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
     answers(4, "resume", tmp_path / "four", "common=1")
     found = answers(2, "restore", tmp_path / "two", f"path={tmp_path / 'four' / 'saved-0.pt'}")
@@ -134,8 +141,10 @@ def test_bad_arguments_are_named(keys, what):
 def test_optimisers_without_a_form_are_refused():
     net = torch.nn.Linear(3, 3)
     state = CoreState(net)
-    with pytest.raises(ValueError, match="not torch.optim.SGD"):
-        state.optimizer(torch.optim.Adam(net.parameters()))
+    with pytest.raises(ValueError, match="neither torch.optim.SGD nor torch.optim.AdamW"):
+        state.optimizer(torch.optim.RMSprop(net.parameters()))
+    with pytest.raises(ValueError, match="amsgrad"):
+        state.optimizer(torch.optim.AdamW(net.parameters(), amsgrad=True))
     with pytest.raises(ValueError, match="nesterov"):
         state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True))
     optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.8, weight_decay=1e-3))

@@ -39,12 +39,15 @@ def digest(net):
 class Run:
     """A small model under DDP with the hook. Buckets are tiny, so that there are several of them."""
 
-    def __init__(self, momentum=0.9, dtype=torch.float32, static=False, **keys):
+    def __init__(self, dtype=torch.float32, optimizer="sgd", **keys):
         self.net = model().to(dtype)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=momentum, weight_decay=1e-3)
         self.state = CoreState(self.net, seed=7, **{"ratio": 8, **keys})
-        self.state.optimizer(self.optimizer)
-        self.ddp = DistributedDataParallel(self.net, bucket_cap_mb=0.004, find_unused_parameters=static)
+        if optimizer == "adamw":
+            plain = torch.optim.AdamW(self.net.parameters(), lr=0.003)
+        else:
+            plain = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-3)
+        self.optimizer = self.state.optimizer(plain)
+        self.ddp = DistributedDataParallel(self.net, bucket_cap_mb=0.004)
         self.ddp.register_comm_hook(self.state, core_hook)
         self.dtype = dtype
         self.loss = None
@@ -65,22 +68,23 @@ class Run:
         self.loss.backward()
 
 
-def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors="", dense="0"):
-    run = Run(wire=wire, dtype=getattr(torch, dtype), keep_vectors=bool(vectors), dense_steps=int(dense))
+def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors="", dense="0", optimizer="sgd"):
+    keys = {"keep_vectors": bool(vectors), "dense_steps": int(dense), "optimizer": optimizer}
+    run = Run(wire=wire, dtype=getattr(torch, dtype), **keys)
     run.steps(0, int(steps), int(accumulate))
     stats = run.state.stats
     return {"digest": digest(run.net), "loss": run.loss.item(), "factor": stats.factor, **stats.scalars()}
 
 
-def resume(folder, at="25", steps="50", common=""):
+def resume(folder, at="25", steps="50", common="", optimizer="sgd"):
     """Saves at a step, builds everything anew, goes on."""
-    run = Run()
+    run = Run(optimizer=optimizer)
     run.steps(0, int(at))
     saved = {"net": run.net.state_dict(), "core": run.state.state_dict(common=bool(common))}
     path = pathlib.Path(folder) / f"saved-{dist.get_rank()}.pt"
     torch.save(saved, path)
     run.state.close()
-    again, saved = Run(), torch.load(path)
+    again, saved = Run(optimizer=optimizer), torch.load(path)
     again.net.load_state_dict(saved["net"])
     again.state.load_state_dict(saved["core"])
     again.steps(int(at), int(steps))
