@@ -277,7 +277,7 @@ impl<T> Ahead<'_, T> {
         let start = start / STRIP * self.size + self.row * STRIP + start % STRIP;
         if let Some(numbers) = self.strips.get(start..start + 64) {
             for line in numbers.chunks_exact(64 / size_of::<T>()) {
-                simd.prefetch(&line[0]);
+                simd.prefetch_far(&line[0]);
             }
         }
     }

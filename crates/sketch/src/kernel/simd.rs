@@ -21,6 +21,9 @@ pub trait Simd: Copy {
     /// Asks for a line of the cache before it is needed.
     #[inline(always)]
     fn prefetch<T>(self, _: &T) {}
+    /// The same, into the second cache.
+    #[inline(always)]
+    fn prefetch_far<T>(self, _: &T) {}
 
     fn u_splat(self, x: u32) -> Self::U;
     fn u_load(self, from: &[u32; 16]) -> Self::U;

@@ -158,6 +158,10 @@ impl Simd for Avx2 {
         proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
     }
     #[inline(always)]
+    fn prefetch_far<T>(self, from: &T) {
+        proven!(_mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(from).cast()))
+    }
+    #[inline(always)]
     fn u_splat(self, x: u32) -> Self::U {
         proven!([_mm256_set1_epi32(x as i32); 2])
     }
@@ -438,6 +442,10 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn prefetch<T>(self, from: &T) {
         proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
+    }
+    #[inline(always)]
+    fn prefetch_far<T>(self, from: &T) {
+        proven!(_mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(from).cast()))
     }
     #[inline(always)]
     fn u_splat(self, x: u32) -> Self::U {
