@@ -1,6 +1,6 @@
 //! The randomised Hadamard rotation of DRIVE and EDEN. What is done with the rotated numbers belongs to them.
 
-use corewire_sketch::Words;
+use corewire_sketch::{Words, hadamard_transform};
 
 /// Random signs and a Hadamard transform, twice, on blocks whose sizes are powers of two.
 ///
@@ -101,20 +101,10 @@ fn flip(block: &mut [f64], signs: &[u64]) {
     }
 }
 
-/// The orthonormal Walsh-Hadamard transform in place, its own inverse: sums and differences in a fixed order, then one factor.
+/// The orthonormal Walsh-Hadamard transform in place, its own inverse.
 fn hadamard(block: &mut [f64]) {
-    let n = block.len();
-    let mut half = 1;
-    while half < n {
-        for pair in block.chunks_exact_mut(2 * half) {
-            let (low, high) = pair.split_at_mut(half);
-            for (a, b) in low.iter_mut().zip(high) {
-                (*a, *b) = (*a + *b, *a - *b);
-            }
-        }
-        half *= 2;
-    }
-    let factor = 1.0 / (n as f64).sqrt();
+    hadamard_transform(block);
+    let factor = 1.0 / (block.len() as f64).sqrt();
     block.iter_mut().for_each(|x| *x *= factor);
 }
 
