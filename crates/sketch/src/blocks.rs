@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::part::{PARTS, Part, Source};
+use crate::block::{BLOCKS, Block, Directions};
 use crate::sketch::{check_reconstruction, check_scalars, check_vectors};
 use crate::{CommonRandomness, Family, Kernel, Purpose, Real, Sketch, SketchError};
 
@@ -20,7 +20,7 @@ use crate::{CommonRandomness, Family, Kernel, Purpose, Real, Sketch, SketchError
 /// choice of rows of block b from row b.
 #[derive(Clone, Debug)]
 pub struct Blocks {
-    source: Source,
+    directions: Directions,
     family: Family,
     dim: usize,
     block: usize,
@@ -42,8 +42,8 @@ impl Blocks {
         if dim == 0 {
             return Err(SketchError::ZeroDimension);
         }
-        if blocks > PARTS {
-            return Err(SketchError::TooManyBlocks { blocks, limit: PARTS });
+        if blocks > BLOCKS {
+            return Err(SketchError::TooManyBlocks { blocks, limit: BLOCKS });
         }
         if budgets.len() != blocks {
             return Err(SketchError::BudgetsDoNotMatchBlocks { found: budgets.len(), blocks, dim, block });
@@ -53,7 +53,8 @@ impl Blocks {
         let mut total = 0usize;
         for (b, &budget) in budgets.iter().enumerate() {
             let size = block.min(dim - b * block);
-            Part::new(family, size, budget).map_err(|error| SketchError::Block { block: b, error: Box::new(error) })?;
+            Block::new(family, size, budget)
+                .map_err(|error| SketchError::Block { block: b, error: Box::new(error) })?;
             total = total.saturating_add(budget);
             offsets.push(total);
         }
@@ -61,7 +62,7 @@ impl Blocks {
         if total > limit {
             return Err(SketchError::BudgetTooLarge { family, budget: total, limit, dim });
         }
-        Ok(Self { source: Source::new(randomness), family, dim, block, offsets })
+        Ok(Self { directions: Directions::new(randomness), family, dim, block, offsets })
     }
 
     /// The same budget for every block; for the last, shorter one the family's most where that is less.
@@ -73,7 +74,7 @@ impl Blocks {
         budget: usize,
     ) -> Result<Self, SketchError> {
         let blocks = dim.div_ceil(block.get());
-        let mut budgets = vec![budget; blocks.min(PARTS + 1)];
+        let mut budgets = vec![budget; blocks.min(BLOCKS + 1)];
         if let (Family::Hadamard, Some(last), false) = (family, budgets.last_mut(), dim.is_multiple_of(block.get())) {
             *last = budget.min(family.most(dim % block.get()));
         }
@@ -82,13 +83,13 @@ impl Blocks {
 
     /// The same sketch with the directions of another purpose, independent of these.
     pub fn with_purpose(mut self, purpose: Purpose) -> Self {
-        self.source.purpose = purpose;
+        self.directions.purpose = purpose;
         self
     }
 
     /// The same sketch, with the same bits, on another kernel.
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
-        self.source.kernel = kernel;
+        self.directions.kernel = kernel;
         self
     }
 
@@ -116,11 +117,11 @@ impl Blocks {
         (start..self.dim.min(start + self.block), self.offsets[block]..self.offsets[block + 1])
     }
 
-    fn part(&self, block: usize) -> Part {
+    fn nth(&self, block: usize) -> Block {
         let (coordinates, scalars) = self.ranges(block);
         let (index, first_row) = (block as u32, scalars.start as u32);
         let (start, dim) = (coordinates.start, coordinates.len());
-        Part { family: self.family, dim, budget: scalars.len(), index, first_row, start }
+        Block { family: self.family, dim, budget: scalars.len(), index, first_row, start }
     }
 
     /// Projects some blocks; `out` begins with the first vector's scalars of the first of them.
@@ -144,7 +145,7 @@ impl Blocks {
         for block in blocks {
             let (_, scalars) = self.ranges(block);
             let out = out.get_mut(scalars.start - first..).unwrap_or_default();
-            T::project(&self.part(block), &self.source, round, vectors, out, self.len());
+            T::project(&self.nth(block), &self.directions, round, vectors, out, self.len());
         }
     }
 
@@ -152,7 +153,7 @@ impl Blocks {
         check_reconstruction(self.dim, self.len(), scalars, out);
         for_each_block(out, self.block, |block, out| {
             let (_, range) = self.ranges(block);
-            T::reconstruct(&self.part(block), &self.source, round, &scalars[range], out, add);
+            T::reconstruct(&self.nth(block), &self.directions, round, &scalars[range], out, add);
         });
     }
 }
@@ -199,7 +200,7 @@ impl Sketch for Blocks {
     fn energy<T: Real>(&self, scalars: &[T]) -> T {
         check_scalars(self.len(), scalars.len());
         (0..self.blocks()).map(|block| &scalars[self.ranges(block).1]).fold(T::ZERO, |sum, scalars| {
-            sum + T::squares(self.source.kernel, scalars) / T::from_f64(scalars.len() as f64)
+            sum + T::squares(self.directions.kernel, scalars) / T::from_f64(scalars.len() as f64)
         })
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::block::{Block, Directions};
 use crate::kernel::Order;
-use crate::part::{Part, Source};
 use crate::sketch::{check_reconstruction, check_scalars, check_vectors};
 use crate::{CommonRandomness, Kernel, Purpose, Real, Sketch, SketchError};
 
@@ -74,8 +74,8 @@ impl FromStr for Family {
 /// `known-answers.txt` beside this crate pins the words, the entries, the projections and the reconstructions.
 #[derive(Clone, Debug)]
 pub struct Gaussian {
-    source: Source,
-    part: Part,
+    directions: Directions,
+    block: Block,
 }
 
 impl Gaussian {
@@ -85,12 +85,12 @@ impl Gaussian {
     /// alone, at most 4.4 standard deviations, whose distribution is off by 1.4e-3. What needs p_j normal for *every* `a` takes the
     /// strict form.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
-        Ok(Self { source: Source::new(randomness), part: Part::new(Family::Gaussian, dim, budget)? })
+        Ok(Self { directions: Directions::new(randomness), block: Block::new(Family::Gaussian, dim, budget)? })
     }
 
     /// The strict form: 32 random bits per entry, polynomials as exact as an `f32`, values to 6.5 standard deviations.
     pub fn strict(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
-        Ok(Self { source: Source::new(randomness), part: Part::new(Family::GaussianStrict, dim, budget)? })
+        Ok(Self { directions: Directions::new(randomness), block: Block::new(Family::GaussianStrict, dim, budget)? })
     }
 }
 
@@ -106,14 +106,14 @@ impl Gaussian {
 /// round, row j). Sums are made of four signed numbers each, so that sixteen of them can be looked up; `known-answers.txt` has the order.
 #[derive(Clone, Debug)]
 pub struct Rademacher {
-    source: Source,
-    part: Part,
+    directions: Directions,
+    block: Block,
 }
 
 impl Rademacher {
     /// A sketch of `budget` directions.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
-        Ok(Self { source: Source::new(randomness), part: Part::new(Family::Rademacher, dim, budget)? })
+        Ok(Self { directions: Directions::new(randomness), block: Block::new(Family::Rademacher, dim, budget)? })
     }
 }
 
@@ -145,14 +145,14 @@ impl Rademacher {
 /// or k where r is taken already. For m > D/2 the D - m rows that are left out are drawn so.
 #[derive(Clone, Debug)]
 pub struct Hadamard {
-    source: Source,
-    part: Part,
+    directions: Directions,
+    block: Block,
 }
 
 impl Hadamard {
     /// A sketch of `budget` directions, at most D.
     pub fn new(randomness: &CommonRandomness, dim: usize, budget: usize) -> Result<Self, SketchError> {
-        Ok(Self { source: Source::new(randomness), part: Part::new(Family::Hadamard, dim, budget)? })
+        Ok(Self { directions: Directions::new(randomness), block: Block::new(Family::Hadamard, dim, budget)? })
     }
 }
 
@@ -161,19 +161,19 @@ macro_rules! sketch {
         impl $type {
             /// The same sketch with the directions of another purpose, independent of these.
             pub fn with_purpose(mut self, purpose: Purpose) -> Self {
-                self.source.purpose = purpose;
+                self.directions.purpose = purpose;
                 self
             }
 
             /// The same sketch, with the same bits, on another kernel.
             pub fn with_kernel(mut self, kernel: Kernel) -> Self {
-                self.source.kernel = kernel;
+                self.directions.kernel = kernel;
                 self
             }
 
             /// Its family.
             pub fn family(&self) -> Family {
-                self.part.family
+                self.block.family
             }
 
             /// Writes the entries of direction `row` over `out`: what `project` multiplies with, for whoever wants to see or check it.
@@ -181,39 +181,39 @@ macro_rules! sketch {
             /// # Panics
             /// If there is no such row or `out` has not `dim` places.
             pub fn direction(&self, round: u64, row: usize, out: &mut [f32]) {
-                assert!(row < self.part.budget, "there is no direction {row} of {}", self.part.budget);
-                assert!(out.len() == self.part.dim, "{} places for {} entries", out.len(), self.part.dim);
-                self.part.direction(&self.source, round, row, out);
+                assert!(row < self.block.budget, "there is no direction {row} of {}", self.block.budget);
+                assert!(out.len() == self.block.dim, "{} places for {} entries", out.len(), self.block.dim);
+                self.block.direction(&self.directions, round, row, out);
             }
         }
 
         impl Sketch for $type {
             fn dim(&self) -> usize {
-                self.part.dim
+                self.block.dim
             }
 
             fn len(&self) -> usize {
-                self.part.budget
+                self.block.budget
             }
 
             fn project_many<T: Real>(&self, round: u64, vectors: &[&[T]], out: &mut [T]) {
                 check_vectors(self.dim(), self.len(), vectors, out);
-                T::project(&self.part, &self.source, round, vectors, out, self.len());
+                T::project(&self.block, &self.directions, round, vectors, out, self.len());
             }
 
             fn reconstruct<T: Real>(&self, round: u64, scalars: &[T], out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
-                T::reconstruct(&self.part, &self.source, round, scalars, out, None);
+                T::reconstruct(&self.block, &self.directions, round, scalars, out, None);
             }
 
             fn reconstruct_add<T: Real>(&self, round: u64, scalars: &[T], scale: T, out: &mut [T]) {
                 check_reconstruction(self.dim(), self.len(), scalars, out);
-                T::reconstruct(&self.part, &self.source, round, scalars, out, Some(scale));
+                T::reconstruct(&self.block, &self.directions, round, scalars, out, Some(scale));
             }
 
             fn energy<T: Real>(&self, scalars: &[T]) -> T {
                 check_scalars(self.len(), scalars.len());
-                T::squares(self.source.kernel, scalars) / T::from_f64(self.len() as f64)
+                T::squares(self.directions.kernel, scalars) / T::from_f64(self.len() as f64)
             }
         }
     };

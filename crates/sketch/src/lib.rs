@@ -23,18 +23,18 @@
 //! - `any`: [`AnySketch`], the family chosen at run time.
 //! - [`code`]: codes of the m scalars: dithered integers, 16-bit floats.
 //! - `real`: [`Real`], that is `f32` and `f64`.
-//! - `part`, `rows`, `scratch`: one block under one family, the choice of Hadamard rows, and places to work in.
+//! - `block`, `rows`, `scratch`: one block under one family, the choice of Hadamard rows, and places to work in.
 //! - `kernel`: the arithmetic, once over sixteen lanes, and one thin instance for each instruction set; the only `unsafe` code.
 //!
 //! # Features
 //! `parallel` splits projections by rows and reconstructions by tiles over the current rayon pool. No bit depends on it.
 
 mod any;
+mod block;
 mod blocks;
 pub mod code;
 mod families;
 mod kernel;
-mod part;
 mod randomness;
 mod real;
 mod rows;

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display, LowerExp};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 
-use crate::part::Engine;
+use crate::block::Engine;
 
 /// A floating-point number: `f32` or `f64`, and no other type.
 pub trait Real:

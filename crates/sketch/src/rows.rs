@@ -161,13 +161,13 @@ impl Draws {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::part::Source;
+    use crate::block::Directions;
     use crate::{CommonRandomness, Purpose, Seed};
 
     fn chosen(of: usize, count: usize, round: u64) -> Vec<usize> {
-        let source = Source::new(&CommonRandomness::new(&Seed::reproducible(3)));
+        let directions = Directions::new(&CommonRandomness::new(&Seed::reproducible(3)));
         let (mut set, mut rows) = (Rows::new(), Vec::new());
-        set.choose(source.kernel, source.stream(Purpose::Rows, round), 0, of, count);
+        set.choose(directions.kernel, directions.stream(Purpose::Rows, round), 0, of, count);
         set.for_each(|row| rows.push(row));
         for block in 0..of.div_ceil(512) {
             assert_eq!(set.rank(block), rows.iter().filter(|&&row| row < 512 * block).count());
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn the_draws_are_those_of_the_words() {
         let randomness = CommonRandomness::new(&Seed::reproducible(3));
-        let source = Source::new(&randomness);
-        let stream = source.stream(Purpose::Rows, 9);
-        let mut draws = Draws { kernel: source.kernel, stream, address: 5, buffer: [0; 32], used: 32, counter: 0 };
+        let directions = Directions::new(&randomness);
+        let stream = directions.stream(Purpose::Rows, 9);
+        let mut draws = Draws { kernel: directions.kernel, stream, address: 5, buffer: [0; 32], used: 32, counter: 0 };
         let mut words = randomness.words(Purpose::Rows, 9, 5);
         for bound in 1..200 {
             let bound = bound * 0x0123_4567_89ab;

@@ -140,9 +140,9 @@ impl<T: Real> Outlet<T> for Sample<'_, T> {
     }
 }
 
-/// Signs the numbers and puts them into their places of `out`, which begins at coordinate `first`.
-pub(crate) struct Place<'a, T> {
-    pub(crate) signs: Option<Signs>,
+/// SignsAt the numbers and puts them into their places of `out`, which begins at coordinate `first`.
+pub(crate) struct Write<'a, T> {
+    pub(crate) signs: Option<SignsAt>,
     pub(crate) first: usize,
     pub(crate) out: &'a mut [T],
     pub(crate) finish: Finish<T>,
@@ -150,12 +150,12 @@ pub(crate) struct Place<'a, T> {
 
 /// The signs at one address.
 #[derive(Clone, Copy)]
-pub(crate) struct Signs {
+pub(crate) struct SignsAt {
     pub(crate) stream: Stream,
     pub(crate) row: u32,
 }
 
-impl Signs {
+impl SignsAt {
     /// The words of four blocks of 512 signs.
     #[inline(always)]
     fn words<S: Simd>(&self, simd: S, counters: [usize; 4]) -> [[u32; 16]; 4] {
@@ -163,7 +163,7 @@ impl Signs {
     }
 }
 
-impl<T: Real> Outlet<T> for Place<'_, T> {
+impl<T: Real> Outlet<T> for Write<'_, T> {
     #[inline(always)]
     fn take<S: Simd>(&mut self, simd: S, start: usize, block: &mut [T]) {
         let Some(out) = self.out.get_mut(start - self.first..) else { return };
@@ -202,7 +202,7 @@ impl<T: Real> Outlet<T> for Place<'_, T> {
 
 /// Copies `from` to `to` under the signs from coordinate `start` on, a multiple of 512, and fills the rest of `to` with zeros.
 #[inline(always)]
-fn copy_signed<S: Simd, T: Element>(simd: S, signs: &Signs, start: usize, from: &[T], to: &mut [T]) {
+fn copy_signed<S: Simd, T: Element>(simd: S, signs: &SignsAt, start: usize, from: &[T], to: &mut [T]) {
     let (to, padding) = to.split_at_mut(from.len());
     padding.fill(T::default());
     for (call, (to, from)) in to.chunks_mut(4 * STRIP).zip(from.chunks(4 * STRIP)).enumerate() {
@@ -229,7 +229,7 @@ fn copy_signed<S: Simd, T: Element>(simd: S, signs: &Signs, start: usize, from: 
 
 /// Multiplies by the signs at one address, from coordinate 0 on.
 pub(crate) struct Flip<'a, T> {
-    pub(crate) signs: Signs,
+    pub(crate) signs: SignsAt,
     pub(crate) from: &'a [T],
     pub(crate) to: &'a mut [T],
 }
@@ -319,7 +319,7 @@ fn walk<S: Simd, T: Real, O: Outlet<T>>(
             size /= 4;
         }
         let block = &mut values[start..start + resident];
-        whole(simd, block, first + start, out, ahead, column + start);
+        finish_block(simd, block, first + start, out, ahead, column + start);
         out.take(simd, first + start, block);
     }
 }
@@ -365,7 +365,7 @@ fn walk_strip<S: Simd, T: Real>(simd: S, values: &mut [T], lines: u32) {
 #[derive(Clone, Copy)]
 pub(crate) enum Inlet<'a, T> {
     /// A vector, padded with zeros, under signs if there are any.
-    Vector(&'a [T], Option<Signs>),
+    Vector(&'a [T], Option<SignsAt>),
     /// One scalar for each chosen row of the matrix, and zeros.
     Scalars(&'a [T], &'a Rows),
 }
@@ -390,8 +390,8 @@ impl<T: Real> Operation for Columns<'_, T> {
         for (index, strip) in out.chunks_exact_mut(size).enumerate() {
             let column = (first + index) * STRIP;
             match (order.base, inlet) {
-                (12, _) => mix::<S, T, 12>(simd, order, inlet, column, strip),
-                (20, _) => mix::<S, T, 20>(simd, order, inlet, column, strip),
+                (12, _) => multiply_by_paleys::<S, T, 12>(simd, order, inlet, column, strip),
+                (20, _) => multiply_by_paleys::<S, T, 20>(simd, order, inlet, column, strip),
                 (_, Inlet::Vector(vector, signs)) => match radix::<S>(order.rows()) {
                     8 => enter::<S, T, 8>(simd, order.columns(), vector, signs, column, strip),
                     _ => enter::<S, T, 4>(simd, order.columns(), vector, signs, column, strip),
@@ -468,7 +468,7 @@ fn enter<S: Simd, T: Real, const Q: usize>(
     simd: S,
     columns: usize,
     vector: &[T],
-    signs: Option<Signs>,
+    signs: Option<SignsAt>,
     column: usize,
     strip: &mut [T],
 ) {
@@ -517,7 +517,13 @@ fn enter<S: Simd, T: Real, const Q: usize>(
 
 /// Paley's matrix of order `B` over the rows of a strip, the strip made from the inlet first.
 #[inline(always)]
-fn mix<S: Simd, T: Real, const B: usize>(simd: S, order: Order, inlet: Inlet<'_, T>, column: usize, strip: &mut [T]) {
+fn multiply_by_paleys<S: Simd, T: Real, const B: usize>(
+    simd: S,
+    order: Order,
+    inlet: Inlet<'_, T>,
+    column: usize,
+    strip: &mut [T],
+) {
     let transposed = matches!(inlet, Inlet::Scalars(..));
     let mut matrix = [[T::default(); B]; B];
     for i in 0..B {
@@ -667,7 +673,7 @@ fn gather<S: Simd, T: Real, const Q: usize, const SPARSE: bool>(
 
 /// All strides of a block of n >= 16 that fits in the cache, from `first` on, as far as `out` wants them.
 #[inline(always)]
-fn whole<S: Simd, T: Element, O: Outlet<T>>(
+fn finish_block<S: Simd, T: Element, O: Outlet<T>>(
     simd: S,
     block: &mut [T],
     first: usize,

@@ -18,8 +18,9 @@ use std::fmt;
 
 pub(crate) use chacha::{Keystream, Stream};
 pub(crate) use dense::{Entries, Fill, Finish, Peak, Project, Reconstruct, Squares, TILE};
-pub(crate) use fwht::Signs as SignsAt;
-pub(crate) use fwht::{Columns, FinishRows, Flip, Inlet, Leave, Order, Outlet, Place, STRIP, Sample, Transform};
+pub(crate) use fwht::{
+    Columns, FinishRows, Flip, Inlet, Leave, Order, Outlet, STRIP, Sample, SignsAt, Transform, Write,
+};
 pub(crate) use gauss::{Gauss16, Gauss32};
 pub(crate) use signs::Signs;
 pub(crate) use simd::{Element, Simd};

@@ -6,17 +6,31 @@ use std::sync::Arc;
 
 use crate::kernel::{
     Columns, Element, Entries, Fill, Finish, FinishRows, Flip, Gauss16, Gauss32, Inlet, Kernel, Leave, Order, Outlet,
-    Place, Project, Reconstruct, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform,
+    Project, Reconstruct, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform, Write,
 };
 use crate::rows::Rows;
-use crate::scratch::{self, with_numbers, with_rows};
+use crate::scratch::{Place, with_numbers, with_rows};
 use crate::{CommonRandomness, Family, Purpose, Real, SketchError};
 
 /// A number type with its own compiled copy of everything below. Not generic at this point, so that the kernels are compiled once, in
 /// this crate, and not again in every crate that sketches.
 pub trait Engine: Element {
-    fn project(part: &Part, source: &Source, round: u64, vectors: &[&[Self]], out: &mut [Self], stride: usize);
-    fn reconstruct(part: &Part, source: &Source, round: u64, scalars: &[Self], out: &mut [Self], add: Option<Self>);
+    fn project(
+        block: &Block,
+        directions: &Directions,
+        round: u64,
+        vectors: &[&[Self]],
+        out: &mut [Self],
+        stride: usize,
+    );
+    fn reconstruct(
+        block: &Block,
+        directions: &Directions,
+        round: u64,
+        scalars: &[Self],
+        out: &mut [Self],
+        add: Option<Self>,
+    );
     fn squares(kernel: Kernel, scalars: &[Self]) -> Self;
     fn transform(values: &mut [Self]);
 }
@@ -24,19 +38,26 @@ pub trait Engine: Element {
 macro_rules! engine {
     ($type:ty) => {
         impl Engine for $type {
-            fn project(part: &Part, source: &Source, round: u64, vectors: &[&[Self]], out: &mut [Self], stride: usize) {
-                part.project(source, round, vectors, out, stride);
+            fn project(
+                block: &Block,
+                directions: &Directions,
+                round: u64,
+                vectors: &[&[Self]],
+                out: &mut [Self],
+                stride: usize,
+            ) {
+                block.project(directions, round, vectors, out, stride);
             }
 
             fn reconstruct(
-                part: &Part,
-                source: &Source,
+                block: &Block,
+                directions: &Directions,
                 round: u64,
                 scalars: &[Self],
                 out: &mut [Self],
                 add: Option<Self>,
             ) {
-                part.reconstruct(source, round, scalars, out, add);
+                block.reconstruct(directions, round, scalars, out, add);
             }
 
             fn squares(kernel: Kernel, scalars: &[Self]) -> Self {
@@ -55,13 +76,13 @@ engine!(f64);
 
 /// Where the randomness comes from, and on what it is computed.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct Directions {
     randomness: Arc<CommonRandomness>,
     pub(crate) purpose: Purpose,
     pub(crate) kernel: Kernel,
 }
 
-impl Source {
+impl Directions {
     pub(crate) fn new(randomness: &CommonRandomness) -> Self {
         Self { randomness: Arc::new(randomness.clone()), purpose: Purpose::Directions, kernel: Kernel::detect() }
     }
@@ -76,12 +97,12 @@ impl Source {
 }
 
 /// Blocks are numbered in 28 bits, so that a purpose fits beside them in the address of a choice of rows.
-pub(crate) const PARTS: usize = 1 << 28;
+pub(crate) const BLOCKS: usize = 1 << 28;
 /// Coordinates are numbered by 32-bit blocks of 512 signs.
 pub(crate) const DIMENSIONS: usize = 1 << 41;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct Block {
     pub(crate) family: Family,
     pub(crate) dim: usize,
     pub(crate) budget: usize,
@@ -93,7 +114,7 @@ pub struct Part {
     pub(crate) start: usize,
 }
 
-impl Part {
+impl Block {
     pub(crate) fn new(family: Family, dim: usize, budget: usize) -> Result<Self, SketchError> {
         if dim == 0 {
             return Err(SketchError::ZeroDimension);
@@ -112,74 +133,81 @@ impl Part {
     }
 
     /// Writes scalar j of vector i over `out[i * stride + j]`.
-    fn project<T: Real>(&self, source: &Source, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
+    fn project<T: Real>(&self, directions: &Directions, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
         if vectors.is_empty() {
             return;
         }
         match self.family {
-            Family::Gaussian => self.project_dense(source, Gauss16, round, vectors, out, stride),
-            Family::GaussianStrict => self.project_dense(source, Gauss32, round, vectors, out, stride),
-            Family::Rademacher => self.project_dense(source, Signs, round, vectors, out, stride),
-            Family::Hadamard => self.project_hadamard(source, round, vectors, out, stride),
+            Family::Gaussian => self.project_dense(directions, Gauss16, round, vectors, out, stride),
+            Family::GaussianStrict => self.project_dense(directions, Gauss32, round, vectors, out, stride),
+            Family::Rademacher => self.project_dense(directions, Signs, round, vectors, out, stride),
+            Family::Hadamard => self.project_hadamard(directions, round, vectors, out, stride),
         }
     }
 
     /// Replaces or adds to each coordinate of `out`, as `finish` says.
-    fn reconstruct<T: Real>(&self, source: &Source, round: u64, scalars: &[T], out: &mut [T], add: Option<T>) {
+    fn reconstruct<T: Real>(&self, directions: &Directions, round: u64, scalars: &[T], out: &mut [T], add: Option<T>) {
         let finish = Finish::new(self.budget, add);
         match self.family {
-            Family::Gaussian => self.reconstruct_dense(source, Gauss16, round, scalars, out, finish),
-            Family::GaussianStrict => self.reconstruct_dense(source, Gauss32, round, scalars, out, finish),
-            Family::Rademacher => self.reconstruct_dense(source, Signs, round, scalars, out, finish),
-            Family::Hadamard => self.reconstruct_hadamard(source, round, scalars, out, finish),
+            Family::Gaussian => self.reconstruct_dense(directions, Gauss16, round, scalars, out, finish),
+            Family::GaussianStrict => self.reconstruct_dense(directions, Gauss32, round, scalars, out, finish),
+            Family::Rademacher => self.reconstruct_dense(directions, Signs, round, scalars, out, finish),
+            Family::Hadamard => self.reconstruct_hadamard(directions, round, scalars, out, finish),
         }
     }
 
     /// Writes the entries of direction `row` over `out`.
-    pub(crate) fn direction(&self, source: &Source, round: u64, row: usize, out: &mut [f32]) {
+    pub(crate) fn direction(&self, directions: &Directions, round: u64, row: usize, out: &mut [f32]) {
         match self.family {
-            Family::Gaussian => self.direction_dense(source, Gauss16, round, row, out),
-            Family::GaussianStrict => self.direction_dense(source, Gauss32, round, row, out),
-            Family::Rademacher => self.direction_dense(source, Signs, round, row, out),
+            Family::Gaussian => self.direction_dense(directions, Gauss16, round, row, out),
+            Family::GaussianStrict => self.direction_dense(directions, Gauss32, round, row, out),
+            Family::Rademacher => self.direction_dense(directions, Signs, round, row, out),
             Family::Hadamard => {
                 let (mut rows, order) = (Rows::new(), Order::covering(self.dim));
-                self.choose(source, round, &mut rows);
+                self.choose(directions, round, &mut rows);
                 let mut chosen = Vec::with_capacity(self.budget);
                 rows.for_each(|row| chosen.push(row));
                 let unsigned: Vec<f32> =
                     (0..self.dim).map(|c| if order.is_negative(chosen[row], c) { -1.0 } else { 1.0 }).collect();
-                source.kernel.run(Flip { signs: self.signs(source, round), from: &unsigned, to: out });
+                directions.kernel.run(Flip { signs: self.signs(directions, round), from: &unsigned, to: out });
             }
         }
     }
 
-    fn direction_dense<E: Entries>(&self, source: &Source, entries: E, round: u64, row: usize, out: &mut [f32]) {
-        let stream = source.stream(source.purpose, round);
+    fn direction_dense<E: Entries>(
+        &self,
+        directions: &Directions,
+        entries: E,
+        round: u64,
+        row: usize,
+        out: &mut [f32],
+    ) {
+        let stream = directions.stream(directions.purpose, round);
         let row = self.first_row.wrapping_add(row as u32);
         let mut buffer = vec![0.0; TILE];
         for (tile, out) in out.chunks_mut(TILE).enumerate() {
             let buffer = &mut buffer[..out.len().next_multiple_of(64)];
-            source.kernel.run(Fill { entries, stream, row, tile, out: buffer });
+            directions.kernel.run(Fill { entries, stream, row, tile, out: buffer });
             out.copy_from_slice(&buffer[..out.len()]);
         }
     }
 
     fn project_dense<E: Entries, T: Real>(
         &self,
-        source: &Source,
+        directions: &Directions,
         entries: E,
         round: u64,
         vectors: &[&[T]],
         out: &mut [T],
         stride: usize,
     ) {
-        let stream = source.stream(source.purpose, round);
+        let stream = directions.stream(directions.purpose, round);
         let (first_row, start, dim) = (self.first_row, self.start, self.dim);
         let project = |rows: Range<usize>, out: &mut [T], stride: usize| {
-            with_both(E::projection_scratch(dim, vectors.len()), |floats, numbers| {
+            with_scratch(E::projection_scratch(dim, vectors.len()), |floats, numbers| {
                 let task =
                     Project { entries, stream, first_row, rows, vectors, start, dim, out, stride, floats, numbers };
-                source.kernel.run(task);
+                directions.kernel.run(task);
             });
         };
         let shares =
@@ -195,7 +223,7 @@ impl Part {
             let out = &mut out[..self.budget];
             return each_share(shares, out, &rows, &|k, out| project(rows(k)..rows(k + 1), out, 0));
         }
-        with_numbers(scratch::Place::Whole, self.budget * vectors.len(), |parts| {
+        with_numbers(Place::Whole, self.budget * vectors.len(), |parts| {
             each_share(shares.clone(), parts, &|k| rows(k) * vectors.len(), &|k, part| {
                 project(rows(k)..rows(k + 1), part, rows(k + 1) - rows(k));
             });
@@ -211,14 +239,14 @@ impl Part {
 
     fn reconstruct_dense<E: Entries, T: Real>(
         &self,
-        source: &Source,
+        directions: &Directions,
         entries: E,
         round: u64,
         scalars: &[T],
         out: &mut [T],
         finish: Finish<T>,
     ) {
-        let stream = source.stream(source.purpose, round);
+        let stream = directions.stream(directions.purpose, round);
         let first_row = self.first_row;
         let tiles = self.dim.div_ceil(TILE);
         let shares = shares(tiles, self.dim.saturating_mul(self.budget));
@@ -226,27 +254,34 @@ impl Part {
         let bound = |k: usize| self.dim.min(k * share * TILE);
         each_share(0..tiles.div_ceil(share), out, &bound, &|k, out| {
             let first_tile = k * share;
-            with_both(E::reconstruction_scratch(out.len()), |floats, numbers| {
+            with_scratch(E::reconstruction_scratch(out.len()), |floats, numbers| {
                 let task =
                     Reconstruct { entries, stream, first_row, scalars, first_tile, out, finish, floats, numbers };
-                source.kernel.run(task);
+                directions.kernel.run(task);
             });
         });
     }
 
-    fn project_hadamard<T: Real>(&self, source: &Source, round: u64, vectors: &[&[T]], out: &mut [T], stride: usize) {
-        let (order, signs, kernel) = (Order::covering(self.dim), self.signs(source, round), source.kernel);
+    fn project_hadamard<T: Real>(
+        &self,
+        directions: &Directions,
+        round: u64,
+        vectors: &[&[T]],
+        out: &mut [T],
+        stride: usize,
+    ) {
+        let (order, signs, kernel) = (Order::covering(self.dim), self.signs(directions, round), directions.kernel);
         let coordinates = self.start..self.start + self.dim;
         with_rows(|rows| {
-            self.choose(source, round, rows);
+            self.choose(directions, round, rows);
             let rows = &*rows;
             if order.rows() == 1 {
-                let shares = shares(vectors.len(), LARGE_WORK * order.len().saturating_mul(vectors.len()));
+                let shares = shares(vectors.len(), ENTRIES_PER_COORDINATE * order.len().saturating_mul(vectors.len()));
                 let share = vectors.len().div_ceil(shares);
                 let len = out.len();
                 let bound = |k: usize| len.min(k * share * stride);
                 each_share(0..vectors.len().div_ceil(share), out, &bound, &|k, out| {
-                    with_numbers(scratch::Place::Row, order.len(), |values| {
+                    with_numbers(Place::Row, order.len(), |values| {
                         for (vector, out) in vectors[k * share..].iter().zip(out.chunks_mut(stride)) {
                             kernel.run(Flip { signs, from: &vector[coordinates.clone()], to: values });
                             kernel.run(Transform { values, out: Sample { rows, out, taken: 0 } });
@@ -255,7 +290,7 @@ impl Part {
                 });
                 return;
             }
-            with_numbers(scratch::Place::Whole, order.len(), |strips| {
+            with_numbers(Place::Whole, order.len(), |strips| {
                 for (vector, out) in vectors.iter().zip(out.chunks_mut(stride)) {
                     let vector = &vector[coordinates.clone()];
                     make_strips(kernel, order, Inlet::Vector(vector, Some(signs)), strips);
@@ -272,17 +307,18 @@ impl Part {
 
     fn reconstruct_hadamard<T: Real>(
         &self,
-        source: &Source,
+        directions: &Directions,
         round: u64,
         scalars: &[T],
         out: &mut [T],
         finish: Finish<T>,
     ) {
-        let (order, signs, kernel) = (Order::covering(self.dim), Some(self.signs(source, round)), source.kernel);
+        let (order, signs, kernel) =
+            (Order::covering(self.dim), Some(self.signs(directions, round)), directions.kernel);
         with_rows(|rows| {
-            self.choose(source, round, rows);
+            self.choose(directions, round, rows);
             if order.rows() == 1 {
-                with_numbers(scratch::Place::Row, order.len(), |values| {
+                with_numbers(Place::Row, order.len(), |values| {
                     values.fill(T::ZERO);
                     let mut next = scalars.iter();
                     rows.for_each(|row| {
@@ -290,16 +326,16 @@ impl Part {
                             values[row] = scalar;
                         }
                     });
-                    kernel.run(Transform { values, out: Place { signs, first: 0, out, finish } });
+                    kernel.run(Transform { values, out: Write { signs, first: 0, out, finish } });
                 });
                 return;
             }
             rows.mark_lines(order);
             let rows = &*rows;
-            with_numbers(scratch::Place::Whole, order.len(), |strips| {
+            with_numbers(Place::Whole, order.len(), |strips| {
                 make_strips(kernel, order, Inlet::Scalars(scalars, rows), strips);
                 let bound = |row: usize| self.dim.min(row * order.columns());
-                finish_rows(kernel, order, strips, rows.all_lines(), out, &bound, &|first, out| Place {
+                finish_rows(kernel, order, strips, rows.all_lines(), out, &bound, &|first, out| Write {
                     signs,
                     first,
                     out,
@@ -310,37 +346,35 @@ impl Part {
     }
 
     /// The rows of the Hadamard matrix in this round.
-    fn choose(&self, source: &Source, round: u64, rows: &mut Rows) {
-        let stream = source.stream(Purpose::Rows, round);
-        let address = self.index | (source.purpose as u32) << 28;
-        rows.choose(source.kernel, stream, address, Order::covering(self.dim).len(), self.budget);
+    fn choose(&self, directions: &Directions, round: u64, rows: &mut Rows) {
+        let stream = directions.stream(Purpose::Rows, round);
+        let address = self.index | (directions.purpose as u32) << 28;
+        rows.choose(directions.kernel, stream, address, Order::covering(self.dim).len(), self.budget);
     }
 
     /// The signs of the Hadamard family in this round.
-    fn signs(&self, source: &Source, round: u64) -> SignsAt {
-        SignsAt { stream: source.stream(source.purpose, round), row: self.index }
+    fn signs(&self, directions: &Directions, round: u64) -> SignsAt {
+        SignsAt { stream: directions.stream(directions.purpose, round), row: self.index }
     }
 }
 
 /// Calls `work` with places for entries and for sums.
-fn with_both<T: Real, R>(lens: (usize, usize), work: impl FnOnce(&mut [f32], &mut [T]) -> R) -> R {
-    with_numbers(scratch::Place::Entries, lens.0, |floats| {
-        with_numbers(scratch::Place::Row, lens.1, |numbers| work(floats, numbers))
-    })
+fn with_scratch<T: Real, R>(lens: (usize, usize), work: impl FnOnce(&mut [f32], &mut [T]) -> R) -> R {
+    with_numbers(Place::Entries, lens.0, |floats| with_numbers(Place::Row, lens.1, |numbers| work(floats, numbers)))
 }
 
 /// The Hadamard transform in place, without a factor.
 fn transform<T: Real>(kernel: Kernel, values: &mut [T]) {
     let order = Order::power(values.len());
     // Alone, a thread is as fast in place.
-    if order.rows() == 1 || shares(order.rows(), LARGE_WORK * order.len()) == 1 {
+    if order.rows() == 1 || shares(order.rows(), ENTRIES_PER_COORDINATE * order.len()) == 1 {
         return kernel.run(Transform { values, out: Leave });
     }
-    with_numbers(scratch::Place::Whole, values.len(), |strips| {
+    with_numbers(Place::Whole, values.len(), |strips| {
         make_strips(kernel, order, Inlet::Vector(values, None), strips);
         let finish = Finish::new(1, None);
         let bound = |row: usize| row * order.columns();
-        finish_rows(kernel, order, strips, &[], values, &bound, &|first, out| Place {
+        finish_rows(kernel, order, strips, &[], values, &bound, &|first, out| Write {
             signs: None,
             first,
             out,
@@ -352,7 +386,7 @@ fn transform<T: Real>(kernel: Kernel, values: &mut [T]) {
 /// The first half of a large transform, on all threads.
 fn make_strips<T: Real>(kernel: Kernel, order: Order, inlet: Inlet<'_, T>, strips: &mut [T]) {
     let (count, size) = (order.columns() / STRIP, order.rows() * STRIP);
-    let shares = shares(count, LARGE_WORK * order.len());
+    let shares = shares(count, ENTRIES_PER_COORDINATE * order.len());
     let share = count.div_ceil(shares);
     let bound = |k: usize| count.min(k * share) * size;
     each_share(0..count.div_ceil(share), strips, &bound, &|k, out| {
@@ -370,11 +404,11 @@ fn finish_rows<'a, T: Real, O: Outlet<T>>(
     bound: &(impl Fn(usize) -> usize + Sync),
     outlet: &(impl Fn(usize, &'a mut [T]) -> O + Sync),
 ) {
-    let shares = shares(order.rows(), LARGE_WORK * order.len());
+    let shares = shares(order.rows(), ENTRIES_PER_COORDINATE * order.len());
     let share = order.rows().div_ceil(shares);
     let first = |k: usize| order.rows().min(k * share);
     each_share(0..order.rows().div_ceil(share), out, &|k| bound(first(k)), &|k, out: &'a mut [T]| {
-        with_numbers(scratch::Place::Row, order.columns(), |row| {
+        with_numbers(Place::Row, order.columns(), |row| {
             let rows = first(k)..first(k + 1);
             let out = outlet(rows.start * order.columns(), out);
             kernel.run(FinishRows { order, strips, lines, rows, row, out });
@@ -383,7 +417,7 @@ fn finish_rows<'a, T: Real, O: Outlet<T>>(
 }
 
 /// How much more a coordinate of a Hadamard transform takes than an entry of a dense direction.
-const LARGE_WORK: usize = 4;
+const ENTRIES_PER_COORDINATE: usize = 4;
 
 /// Into how many shares this much work (in entries of directions) is divided: one where a thread would cost more than it brings, and
 /// otherwise a few for each thread, so that they end together.
