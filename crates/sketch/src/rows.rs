@@ -13,23 +13,32 @@ pub(crate) struct Rows {
     /// The set is of the rows that are left out.
     inverted: bool,
     of: usize,
+    /// How many were asked for, and the first words that they were drawn with.
+    drawn: (usize, [u64; 32]),
 }
 
 impl Rows {
     pub(crate) const fn new() -> Self {
-        Self { bits: Vec::new(), ranks: Vec::new(), lines: Vec::new(), inverted: false, of: 0 }
+        Self { bits: Vec::new(), ranks: Vec::new(), lines: Vec::new(), inverted: false, of: 0, drawn: (0, [0; 32]) }
     }
 
     /// `count` of `of` rows, every set equally likely (Floyd's algorithm; Bentley and Floyd, CACM 30, 1987). Above half of them, the rows
     /// left out are drawn. The draws are those of [`Words::next_below`](crate::Words::next_below) at the address.
+    ///
+    /// A set that is here already stays: a round's projection and reconstruction want the same, and so do all machines of a thread.
     pub(crate) fn choose(&mut self, kernel: Kernel, stream: Stream, address: u32, of: usize, count: usize) {
+        let mut words = Draws { kernel, stream, address, buffer: [0; 32], used: 0, counter: 0 };
+        words.refill();
+        if (self.of, self.drawn) == (of, (count, words.buffer)) {
+            return;
+        }
+        self.drawn = (count, words.buffer);
         self.of = of;
         self.inverted = count > of / 2;
         let draws = if self.inverted { of - count } else { count };
         self.bits.clear();
         self.bits.resize(of.div_ceil(64), 0);
         let bits = &mut self.bits[..];
-        let mut words = Draws { kernel, stream, address, buffer: [0; 32], used: 32, counter: 0 };
         for last in of - draws..of {
             let row = words.below(last as u64 + 1) as usize;
             let row = if bits[row / 64] >> (row % 64) & 1 == 0 { row } else { last };
@@ -132,15 +141,18 @@ struct Draws {
 }
 
 impl Draws {
+    fn refill(&mut self) {
+        let blocks = self.kernel.run(Keystream { stream: self.stream, row: self.address, counter: self.counter });
+        for (word, pair) in self.buffer.iter_mut().zip(blocks.as_flattened().as_chunks::<2>().0) {
+            *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
+        }
+        self.counter = self.counter.wrapping_add(4);
+        self.used = 0;
+    }
+
     fn next(&mut self) -> u64 {
         if self.used == self.buffer.len() {
-            let operation = Keystream { stream: self.stream, row: self.address, counter: self.counter };
-            let blocks = self.kernel.run(operation);
-            for (word, pair) in self.buffer.iter_mut().zip(blocks.as_flattened().as_chunks::<2>().0) {
-                *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
-            }
-            self.counter = self.counter.wrapping_add(4);
-            self.used = 0;
+            self.refill();
         }
         self.used += 1;
         self.buffer[self.used - 1]
@@ -186,6 +198,18 @@ mod tests {
                 assert_eq!(rows.len(), count);
                 assert!(rows.is_sorted_by(|a, b| a < b) && rows[count - 1] < of);
             }
+        }
+    }
+
+    #[test]
+    fn a_set_is_drawn_anew_unless_it_is_the_same() {
+        let directions = Directions::new(&CommonRandomness::new(&Seed::reproducible(3)));
+        let mut set = Rows::new();
+        for (of, count, round) in [(64, 5, 0), (64, 5, 0), (64, 6, 0), (128, 6, 0), (128, 6, 1), (64, 5, 0)] {
+            let mut rows = Vec::new();
+            set.choose(directions.kernel, directions.stream(Purpose::Rows, round), 0, of, count);
+            set.for_each(|row| rows.push(row));
+            assert_eq!(rows, chosen(of, count, round));
         }
     }
 
