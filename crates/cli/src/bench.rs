@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 use corewire_sketch::{AnySketch, CommonRandomness, Family, Real, Seed, Sketch, kernel_name, multiply_adds};
 use serde::Serialize;
 
+use crate::memory;
+
 /// Arguments of `corewire bench`.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -144,6 +146,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.dim == 0 || arguments.budget == 0 {
         bail!("`--dim` and `--budget` are at least 1");
     }
+    // The vector, a copy, what is rebuilt, and what a Hadamard sketch pads.
+    let bytes = 20.0 * arguments.dim as f64 + 8.0 * arguments.budget as f64;
+    memory::check_bytes(&format!("vectors of {} numbers", arguments.dim), bytes, memory::share())?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads: Vec<usize> = match arguments.threads {
         Some(0) => bail!("`--threads` is at least 1"),

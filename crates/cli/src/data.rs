@@ -5,12 +5,13 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use corewire_comm::group::MOST_MACHINES;
 use corewire_data::shard::{self, Split};
-use corewire_data::{DataSet, ReadOptions, known_sets, load};
+use corewire_data::{DataSet, known_sets, load};
 use corewire_optim::problem::rows_digest;
 use corewire_sketch::{CommonRandomness, Purpose, Seed};
 
-use crate::cache;
+use crate::{cache, memory};
 
 /// Commands of `corewire data`.
 #[derive(clap::Subcommand)]
@@ -74,7 +75,7 @@ fn open(data: &str) -> Result<DataSet> {
     if data == "digits" {
         return Ok(corewire_data::digits());
     }
-    Ok(load(Path::new(data), &ReadOptions::default())?)
+    Ok(load(Path::new(data), &memory::read_options(memory::share()))?)
 }
 
 /// `corewire data`.
@@ -84,8 +85,8 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Fetch { name, into, from, json } => fetch(name, into.as_deref(), from.as_deref(), *json),
         Command::Shard { data, machines, split, out, seed, json } => {
             let set = open(data)?;
-            if *machines == 0 {
-                bail!("`--machines` is at least 1");
+            if !(1..=MOST_MACHINES).contains(machines) {
+                bail!("`--machines` is from 1 to {MOST_MACHINES}; found {machines}");
             }
             std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
             let mut words = CommonRandomness::new(&Seed::reproducible(*seed)).words(Purpose::Shuffle, u64::MAX, 0);

@@ -379,13 +379,22 @@ fn without_links(path: &Path) -> Option<PathBuf> {
     Some(existing.1.join(path.strip_prefix(existing.0).ok()?))
 }
 
+/// A text in it is no longer than the longest path.
+const MOST_TEXT: usize = 4096;
+/// A job file is no longer than this; a list of 16,384 paths is two megabytes.
+const MOST_BYTES: u64 = 16 << 20;
+
 /// Reads a job file, if there is one, and applies the overrides.
 pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
     let mut table = match path {
         None => Table::new(),
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the job file {}", path.display()))?;
+            let unread = || format!("cannot read the job file {}", path.display());
+            let about = std::fs::metadata(path).with_context(unread)?;
+            if !about.is_file() || about.len() > MOST_BYTES {
+                bail!("{}: a job is a plain file of at most {MOST_BYTES} bytes", unread());
+            }
+            let text = std::fs::read_to_string(path).with_context(unread)?;
             parse(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
@@ -521,6 +530,7 @@ impl<'a> Reader<'a> {
                     continue;
                 }
                 let nearest = nearest(&key, asked.iter().map(String::as_str));
+                let key: String = key.chars().take(60).collect();
                 bail!("unknown key `{key}`; the nearest known one is `{nearest}`");
             }
         }
@@ -538,6 +548,14 @@ fn from_base(base: Option<&Path>, text: &str) -> PathBuf {
 
 /// A job from its table; relative paths are meant from `base`.
 pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
+    for (section, content) in &table {
+        let mut texts =
+            content.as_table().into_iter().flatten().filter_map(|(key, value)| Some((key, value.as_str()?)));
+        if let Some((key, text)) = texts.find(|(_, text)| text.len() > MOST_TEXT) {
+            let key: String = format!("{section}.{key}").chars().take(60).collect();
+            bail!("`{key}` has {} bytes; no value is longer than {MOST_TEXT}", text.len());
+        }
+    }
     let job = read_table(&Reader::new(&table), base)?;
     // The copy that a run keeps lies elsewhere, and must still find its files.
     let whole = |text: &str| {

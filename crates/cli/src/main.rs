@@ -1,5 +1,8 @@
 //! The binary `corewire`: arguments become typed values, one library call does the work, people read the result.
 
+#[macro_use]
+mod out;
+
 mod bench;
 mod cache;
 mod choose;
@@ -14,7 +17,6 @@ mod interrupt;
 mod job;
 mod memory;
 mod model;
-mod out;
 mod plot;
 mod privacy;
 mod recorder;
@@ -22,6 +24,7 @@ mod replay;
 mod report;
 mod run;
 mod run_folder;
+mod secrecy;
 mod session;
 mod summary;
 mod tensorboard;
@@ -137,6 +140,8 @@ enum JournalCommand {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // A download's error shows checksums, which look like seeds.
+    let shows_digits = matches!(arguments.command, Command::Data { .. });
     let done = match arguments.command {
         Command::Run(arguments) => match run::run(&arguments) {
             Ok(code) => return code,
@@ -159,7 +164,8 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("corewire: {error:#}");
+            let words = format!("corewire: {error:#}");
+            eprintln!("{}", if shows_digits { words } else { secrecy::without_seeds(&words) });
             ExitCode::FAILURE
         }
     }

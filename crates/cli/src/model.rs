@@ -10,6 +10,7 @@ use corewire_optim::problem::Model;
 use corewire_optim::run::Finish;
 
 use crate::job::{self, DataSource, ProblemSpec};
+use crate::memory;
 use crate::session::{self, Prepared};
 
 /// Writes the model of a finished run; `run` says which it is.
@@ -63,19 +64,20 @@ pub struct Trained {
 impl Trained {
     /// Reads a model.
     pub fn read(path: &Path) -> Result<Self> {
-        let (mut vectors, about) = journal::read_model(path)?;
         let shown = path.display();
+        memory::plain_file(path, memory::share() / 8)?;
+        let (mut vectors, about) = journal::read_model(path)?;
         let word = |key: &str| {
             about
                 .get(key)
                 .ok_or_else(|| anyhow!("{shown} does not say its `{key}`; it was not written by `corewire run`"))
         };
         let spec = job::from_text(word("job")?, path.parent().unwrap_or(Path::new("")), &[])?.problem;
+        if let Some((name, _)) = vectors.iter().find(|(_, vector)| !vector.iter().all(|value| value.is_finite())) {
+            bail!("{shown}: the numbers of its `{name}` are not all finite");
+        }
         let mut vector = |name: &str| vectors.remove(name).ok_or_else(|| anyhow!("{shown} has no `{name}`"));
         let x = vector("x")?;
-        if !x.iter().all(|value| value.is_finite()) {
-            bail!("{shown}: its coordinates are not all finite");
-        }
         let labels = match word("labels")?.as_str() {
             "numbers" => Labels::Numbers,
             "parity" => Labels::Parity,
@@ -94,6 +96,20 @@ impl Trained {
         };
         let intercept = word("intercept")? == "true";
         let model = spec.model();
+        // The job says how the rows were prepared, and so does the rest: they must say the same.
+        let coded = matches!(labels, Labels::Classes(_));
+        for (field, fits) in [
+            ("normalise", *word("normalise")? == spec.normalise.name()),
+            ("intercept", *word("intercept")? == spec.intercept.to_string()),
+            ("labels", coded == model.has_classes() && (matches!(labels, Labels::Numbers) != spec.binary || coded)),
+        ] {
+            if !fits {
+                bail!("{shown}: its `{field}` is {}, which its `job` contradicts", word(field)?);
+            }
+        }
+        if let Some(scaling) = scaling.as_ref().filter(|scaling| scaling.scales.contains(&0.0)) {
+            bail!("{shown}: {} of its `scales` are 0", scaling.scales.iter().filter(|scale| **scale == 0.0).count());
+        }
         let classes = if let Labels::Classes(classes) = &labels { classes.len() } else { 0 };
         let columns = columns(model, classes, x.len(), intercept).filter(|&columns| {
             scaling.as_ref().is_none_or(|scaling| scaling.shifts.len() == columns && scaling.scales.len() == columns)
@@ -116,7 +132,7 @@ impl Trained {
     /// Rows as they are in a file, with features as the model wants them; the labels are the file's.
     pub fn rows(&self, data: &str) -> Result<DataSet> {
         let source = if data == "digits" { DataSource::Digits } else { DataSource::File(data.into()) };
-        let options = ReadOptions { dim: Some(self.columns), ..ReadOptions::default() };
+        let options = ReadOptions { dim: Some(self.columns), ..memory::read_options(memory::share()) };
         let set = session::read_rows(&source, &options)?;
         // The same file with the same limit is the rows of training.
         let set = match self.spec.rows.filter(|_| is_same(&source, &self.spec.data)) {
@@ -143,9 +159,10 @@ fn is_same(one: &DataSource, other: &DataSource) -> bool {
 fn columns(model: Model, classes: usize, coordinates: usize, intercept: bool) -> Option<usize> {
     let columns = match model {
         Model::Softmax => coordinates.checked_div(classes)?,
-        Model::TwoLayer { hidden } => {
-            coordinates.checked_sub(classes * (hidden + 1))?.checked_div(hidden)?.checked_sub(1)?
-        }
+        Model::TwoLayer { hidden } => coordinates
+            .checked_sub(classes.checked_mul(hidden.checked_add(1)?)?)?
+            .checked_div(hidden)?
+            .checked_sub(1)?,
         _ => coordinates,
     };
     let columns = columns.checked_sub(usize::from(intercept))?;

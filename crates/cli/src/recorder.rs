@@ -13,7 +13,7 @@ use corewire_optim::objective::Objective;
 use corewire_optim::run::{Observer, Record};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::interrupt::interrupted;
+use crate::interrupt::{interrupted, rounds_begin};
 use crate::run_folder::RunFolder;
 use crate::tensorboard::Board;
 use crate::units;
@@ -30,6 +30,8 @@ pub struct Recorder {
     /// Every record, for plots and reports.
     pub records: Vec<Record>,
     keep: bool,
+    /// Whether a signal ends the run after its round, and not at once.
+    stoppable: bool,
 }
 
 impl Recorder {
@@ -41,12 +43,13 @@ impl Recorder {
             ProgressBar::new(if target.is_some() { 1000 } else { rounds }).with_style(style)
         });
         let (folder, board, pooled) = (None, None, None);
-        Self { bar, folder, board, pooled, begun: Instant::now(), target, records: Vec::new(), keep: false }
+        let (begun, records) = (Instant::now(), Vec::new());
+        Self { bar, folder, board, pooled, begun, target, records, keep: false, stoppable: true }
     }
 
     /// One that says nothing and keeps nothing.
     pub fn silent() -> Self {
-        Self::new(true, 0, None)
+        Self { stoppable: false, ..Self::new(true, 0, None) }
     }
 
     /// Keeps every record in memory.
@@ -142,7 +145,10 @@ impl Observer for Recorder {
     }
 
     fn wants_stop(&mut self) -> bool {
-        interrupted()
+        if self.stoppable {
+            rounds_begin();
+        }
+        self.stoppable && interrupted()
     }
 
     fn seconds(&self) -> f64 {

@@ -10,7 +10,7 @@ use corewire_optim::run::Ended;
 
 use crate::earlier::Earlier;
 use crate::header::Header;
-use crate::interrupt::watch_interrupts;
+use crate::interrupt::{self, rounds_begin, watch_interrupts};
 use crate::job::{self, Engine, Job};
 use crate::recorder::Recorder;
 use crate::run_folder::RunFolder;
@@ -100,7 +100,7 @@ fn run_on_mpi(job: Job, earlier: Option<Earlier>, arguments: &Arguments) -> Resu
                 corewire_optim::RunError::Comm(cause) => Some(cause.clone()),
                 _ => None,
             });
-            mpi.fail(1, &format!("{error:#}"), cause.as_ref())
+            mpi.fail(1, &crate::secrecy::without_seeds(&format!("{error:#}")), cause.as_ref())
         }
     }
 }
@@ -114,6 +114,10 @@ fn run_on<T: Transport + 'static>(
     arguments: &Arguments,
 ) -> Result<ExitCode> {
     let quiet = arguments.quiet || arguments.json || !leads;
+    if !leads {
+        // Only the process that leads ends a run by a signal.
+        rounds_begin();
+    }
     // Only the process that decides needs f*.
     let session = if leads { Session::new(job)? } else { Session::without_optimum(job)? };
     let session = choose::settle(session, quiet)?;
@@ -123,6 +127,9 @@ fn run_on<T: Transport + 'static>(
     let folder = arguments.out.clone().or(arguments.resume.clone());
     if let Some(folder) = arguments.out.as_deref().filter(|_| leads) {
         RunFolder::check_new(folder)?;
+        if session.job.method.seed_file.is_some() {
+            RunFolder::close_to_others(folder)?;
+        }
     }
     let kept =
         earlier.as_ref().map(|earlier| usable_snapshots(earlier, arguments.before.is_some(), quiet)).transpose()?;
@@ -183,11 +190,11 @@ fn run_on<T: Transport + 'static>(
     Ok(exit_code(finish.ended, &rules))
 }
 
-/// 0 where the run did what it was asked, 2 where it ended without, 130 where somebody stopped it.
+/// 0 where the run did what it was asked, 2 where it ended without, 130 or 143 where somebody stopped it.
 fn exit_code(ended: Ended, rules: &corewire_optim::run::Rules) -> ExitCode {
     let asked = rules.target.is_some() || rules.gradient.is_some() || rules.gradient_relative.is_some();
     match ended {
-        Ended::Stopped => ExitCode::from(130),
+        Ended::Stopped => ExitCode::from(interrupt::exit_code()),
         ended if ended.is_reached() => ExitCode::SUCCESS,
         Ended::Diverged => ExitCode::from(2),
         _ if asked || rules.gap.is_some() => ExitCode::from(2),

@@ -17,6 +17,7 @@ use corewire_optim::run::Record;
 
 use crate::header::Header;
 use crate::interrupt::interrupted;
+use crate::secrecy;
 
 /// Snapshots are taken after this many rounds, or this many seconds, whichever comes first.
 const SNAPSHOT_ROUNDS: u64 = 256;
@@ -71,6 +72,11 @@ impl RunFolder {
             bail!("{folder} already holds a run; resume it with `--resume {folder}`, or name another folder");
         }
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))
+    }
+
+    /// Makes the folder its owner's alone, for a run with a secret seed.
+    pub fn close_to_others(folder: &Path) -> Result<()> {
+        secrecy::close(folder).with_context(|| format!("cannot change the permissions of {}", folder.display()))
     }
 
     /// A new run's folder, which must not hold a run yet. The journal comes last: where there is one, everything else is there too.

@@ -25,18 +25,24 @@ use corewire_optim::score::HeldOut;
 use corewire_optim::sites::{self, ClassRule, SiteFacts};
 use corewire_optim::{RunError, method, state};
 use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Seed, Sketch};
+use zeroize::Zeroizing;
 
-use crate::job::{Classes, DataSource, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows};
-use crate::{cache, memory};
+use crate::job::{
+    Classes, DEFAULT_ROUNDS, DataSource, Engine, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows,
+};
+use crate::memory::{self, Size};
+use crate::{cache, secrecy};
 
 /// The seed of a job: a secret one from a file, or a reproducible one from an integer.
 pub fn seed(job: &Job) -> Result<Seed> {
     match &job.method.seed_file {
         None => Ok(Seed::reproducible(job.method.seed)),
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| {
-                format!("cannot read `method.seed_file` {}; `corewire seed FILE` makes one", path.display())
-            })?;
+            secrecy::guard(job.engine != Engine::Threads);
+            let unread =
+                || format!("cannot read `method.seed_file` {}; `corewire seed FILE` makes one", path.display());
+            secrecy::check_file(path, &memory::plain_file(path, 1 << 10).with_context(unread)?)?;
+            let text = Zeroizing::new(std::fs::read_to_string(path).with_context(unread)?);
             Seed::parse(&text).with_context(|| format!("in {}", path.display()))
         }
     }
@@ -62,6 +68,15 @@ pub fn read_rows(source: &DataSource, options: &ReadOptions) -> Result<DataSet> 
 
 /// How machines without a centre are joined.
 pub fn build_graph(spec: &GraphSpec, machines: usize, randomness: &CommonRandomness) -> Result<Graph> {
+    let n = machines as f64;
+    let edges = match spec.shape.as_str() {
+        "complete" => n * n / 2.0,
+        "erdos-renyi" => spec.probability * n * n / 2.0,
+        "regular" => spec.degree as f64 * n / 2.0,
+        _ => 2.0 * n,
+    };
+    // Each edge at both ends, and beside them names, degrees and distances.
+    memory::check_bytes(&format!("{edges} edges of {machines} machines"), 32.0 * edges + 100.0 * n, memory::share())?;
     let graph = match (spec.shape.as_str(), &spec.file) {
         ("file", Some(path)) => read_graph(path)?,
         ("file", None) => bail!("a graph from a file needs the file: `--file edges.txt`, or `graph.file`"),
@@ -75,7 +90,9 @@ pub fn build_graph(spec: &GraphSpec, machines: usize, randomness: &CommonRandomn
 
 /// A graph from a list of edges.
 pub fn read_graph(path: &Path) -> Result<Graph> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let unread = || format!("cannot read {}", path.display());
+    memory::plain_file(path, 1 << 28).with_context(unread)?;
+    let text = std::fs::read_to_string(path).with_context(unread)?;
     Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))
 }
 
@@ -257,7 +274,7 @@ impl Session {
     pub fn rules(&self, snapshots: bool) -> Rules {
         let (stop, sites) = (&self.job.stop, self.job.problem.data.is_sites());
         Rules {
-            rounds: stop.rounds.unwrap_or(crate::job::DEFAULT_ROUNDS),
+            rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
             target: stop.target().filter(|_| self.optimum.is_some()),
             optimum: self.optimum,
             gradient: stop.gradient,
@@ -304,17 +321,16 @@ fn power_law(job: &Job, machines: usize, randomness: &CommonRandomness) -> Probl
     Problem::power_law(spec.dim, spec.decay, spec.alpha, machines, randomness)
 }
 
-/// How files are read within the limits of a job: the text of a file is at most a quarter of what may be used, for its numbers, their
-/// share and what is computed with them take the rest.
+/// How files are read within the limits of a job.
 fn read_options(job: &Job) -> ReadOptions {
-    let options = ReadOptions::default();
-    ReadOptions { max_bytes: options.max_bytes.min(memory::allowed(&job.limits) / 4), ..options }
+    memory::read_options(memory::allowed(&job.limits))
 }
 
 /// Reads all rows and shares them out.
 fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     let spec = &job.problem;
     if spec.data == DataSource::PowerLaw {
+        check_memory(job, Size { coordinates: spec.dim, ..Size::default() }, job.machines)?;
         let preparation =
             Preparation { labels: Labels::Numbers, normalise: Normalise::None, scaling: None, intercept: false };
         let problem = Arc::new(power_law(job, job.machines, randomness));
@@ -326,6 +342,8 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
         None => raw,
     };
     let columns = raw.dim();
+    let classes = if spec.model().has_classes() { raw.classes().len() } else { 0 };
+    check_memory(job, Size::of(&raw, spec, classes), job.machines)?;
     let (raw, kept) = hold_out(raw, spec, 0, randomness);
     let name = raw.name.clone();
     let raw = select_sides(raw, spec)?;
@@ -338,9 +356,18 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     if data.rows() == 0 {
         bail!("{name} has no row of the classes of `problem.classes`");
     }
-    let held_out = held_out(spec, kept, columns, &preparation)?.map(Arc::new);
+    let held_out = held_out(job, kept, columns, &preparation)?.map(Arc::new);
     let problem = Problem::rows(data, model_spec(spec, classes.len()), job.machines, spec.split, randomness);
     Ok(Pooled { problem: Arc::new(problem), preparation: Arc::new(preparation), held_out })
+}
+
+/// Refuses what so many machines of this process could not hold.
+fn check_memory(job: &Job, size: Size, machines: usize) -> Result<()> {
+    let spec = &job.method;
+    let hub = spec.name.as_deref().is_some_and(|name| name == "core-newton");
+    let memory =
+        spec.settings.memory.map_or(0, |memory| memory.min(job.stop.rounds.unwrap_or(DEFAULT_ROUNDS) as usize));
+    memory::check(&Size { machines, hub, memory, ..size }, memory::allowed(&job.limits))
 }
 
 fn model_spec(spec: &ProblemSpec, classes: usize) -> ModelSpec {
@@ -414,17 +441,12 @@ fn hold_out(
 }
 
 /// Held-out rows as the model wants them: those that were kept, or those of the test file.
-fn held_out(
-    spec: &ProblemSpec,
-    kept: Option<DataSet>,
-    columns: usize,
-    preparation: &Preparation,
-) -> Result<Option<DataSet>> {
-    let raw = match (&spec.test, kept) {
+fn held_out(job: &Job, kept: Option<DataSet>, columns: usize, preparation: &Preparation) -> Result<Option<DataSet>> {
+    let raw = match (&job.problem.test, kept) {
         (None, _) => return Ok(None),
         (Some(TestRows::Share(_)), kept) => kept,
         (Some(TestRows::File(path)), _) => {
-            let options = ReadOptions { dim: Some(columns), ..ReadOptions::default() };
+            let options = ReadOptions { dim: Some(columns), ..read_options(job) };
             Some(corewire_data::load(path, &options).with_context(|| "cannot use `problem.test`")?)
         }
     };
@@ -658,7 +680,7 @@ impl<O: Observer> Duty<'_, O> {
             return Ok(Share { problem, preparation, held_out, shares });
         }
         let DataSource::Sites(paths) = &spec.data else { bail!("there are no rows") };
-        let read = read_site(&paths[rank], spec, rank, &session.randomness);
+        let read = read_site(&paths[rank], &session.job, rank, &session.randomness);
         let facts = read.as_ref().map(|(set, _, fixed_columns)| SiteFacts {
             rows: set.rows() as u64,
             columns: set.dim() as u64,
@@ -675,6 +697,9 @@ impl<O: Observer> Duty<'_, O> {
         };
         let (agreed, shares) = sites::agree(comm, facts, &rule).map_err(RunError::from)?;
         let (set, kept, _) = read?;
+        let machines = if session.job.engine == Engine::Threads { comm.size() } else { 1 };
+        let classes = if spec.model().has_classes() { agreed.classes.len() } else { 0 };
+        check_memory(&session.job, Size { columns: agreed.columns, ..Size::of(&set, spec, classes) }, machines)?;
         let widen = |set: DataSet| DataSet { matrix: set.matrix.widened(agreed.columns), ..set };
         let (set, kept) = (widen(set), kept.map(widen));
         let scaling = match spec.normalise {
@@ -689,7 +714,7 @@ impl<O: Observer> Duty<'_, O> {
         let kept = kept.filter(|_| matches!(spec.test, Some(TestRows::Share(_))));
         let held_out = match (&spec.test, rank) {
             (Some(TestRows::File(_)), 1..) => None,
-            _ => held_out(spec, kept, agreed.columns, &preparation)?,
+            _ => held_out(&session.job, kept, agreed.columns, &preparation)?,
         };
         let data = preparation.apply(set)?;
         let model = model_spec(spec, agreed.classes.len());
@@ -768,14 +793,15 @@ pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
 /// A machine's own file: its rows for training, those it holds out, and whether the format says how many columns there are.
 fn read_site(
     path: &Path,
-    spec: &ProblemSpec,
+    job: &Job,
     rank: usize,
     randomness: &CommonRandomness,
 ) -> Result<(DataSet, Option<DataSet>, bool)> {
+    let spec = &job.problem;
     if spec.rows.is_some() {
         bail!("`problem.rows` is for one file with all rows; here every machine has its own");
     }
-    let options = ReadOptions { allow_empty: true, ..ReadOptions::default() };
+    let options = ReadOptions { allow_empty: true, ..read_options(job) };
     let (set, fixed_columns) = corewire_data::load_shard(path, &options)?;
     let set = match spec.classes.as_ref().filter(|_| spec.model != ModelKind::Softmax) {
         Some(Classes::Sides([negative, positive])) => keep_sides(set, negative, positive),

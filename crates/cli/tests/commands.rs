@@ -99,7 +99,7 @@ fn shards_hold_every_row_once() {
         expected.sort();
         assert_eq!(lines, expected, "{split}");
     }
-    assert!(complaint(&["data", "shard", "digits", "--machines", "0"]).contains("at least 1"));
+    assert!(complaint(&["data", "shard", "digits", "--machines", "0"]).contains("from 1 to 16384"));
     assert!(complaint(&["data", "shard", "digits", "--split", "fair"]).contains("split"));
 }
 
@@ -235,4 +235,84 @@ fn inspect_measures_and_advises() {
     let (told, took) = (agd["rounds"].as_f64().unwrap(), run["rounds"].as_f64().unwrap());
     // Another division of the rows has other dithers: the rounds agree as two seeds do.
     assert!((told / took - 1.0).abs() < 0.25, "{told} {took}");
+}
+
+/// A small call of every command.
+fn every_command(folder: &std::path::Path) -> Vec<Vec<String>> {
+    let at = |name: &str| text(&folder.join(name)).to_owned();
+    let run = at("run");
+    object(&[
+        "run",
+        "--out",
+        &run,
+        "--set",
+        "machines.count=2",
+        "--set",
+        "method.name=core-agd",
+        "--set",
+        "stop.rounds=3",
+    ]);
+    let model = at("run/model.safetensors");
+    let small = ["--set", "machines.count=2", "--set", "problem.rows=100", "--set", "stop.rounds=3"];
+    let compared = at("compared");
+    printed(&[&["compare", "--methods", "core-agd,cg", "--out", &compared][..], &small].concat());
+    let calls: [&[&str]; 16] = [
+        &["run", "--set", "machines.count=2", "--set", "method.name=core-agd", "--set", "stop.rounds=3"],
+        &["replay", &run, "--out", &at("replayed")],
+        &["journal", "verify", &run],
+        &["evaluate", "--model", &model, "digits"],
+        &["predict", "--model", &model, "digits"],
+        &["inspect", "--set", "machines.count=2", "--set", "problem.rows=100"],
+        &["compare", "--methods", "core-agd,cg", "--out", &compared, small[1], small[0], small[3]],
+        &["report", &compared],
+        &["methods"],
+        &["bench", "--dim", "64", "--budget", "4", "--family", "hadamard", "--threads", "1"],
+        &["data", "list"],
+        &["data", "shard", "digits", "--machines", "2", "--out", &at("shards")],
+        &["data", "convert", "digits", &at("digits.csv")],
+        &["privacy", "--adjacency", "0.01"],
+        &["graph", "ring"],
+        &["seed", &at("seed")],
+    ];
+    let mut calls: Vec<Vec<String>> =
+        calls.iter().map(|call| call.iter().map(|&word| word.to_owned()).collect()).collect();
+    calls[6] = ["compare", "--methods", "core-agd,cg", "--out", &compared]
+        .iter()
+        .chain(&small)
+        .map(|&w| w.to_owned())
+        .collect();
+    calls
+}
+
+#[test]
+fn no_command_panics_where_its_output_is_closed_or_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache");
+    for call in every_command(folder.path()) {
+        for json in [false, true] {
+            let mut call = call.clone();
+            if json {
+                call.push("--json".to_owned());
+            }
+            let run = |redirected: &str| {
+                let _ = std::fs::remove_file(folder.path().join("seed"));
+                let script = format!("exec timeout 60 \"$0\" \"$@\" {redirected}");
+                let mut command = std::process::Command::new("bash");
+                command.args(["-c", &script, BINARY]).args(&call).env("XDG_CACHE_HOME", cache);
+                let output = command.output().unwrap();
+                let words = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(!words.contains("panicked"), "{call:?} {redirected}: {words}");
+                (output.status.code(), words)
+            };
+            let (code, words) = run(">/dev/full");
+            assert!(code == Some(1) && words.contains("cannot write to standard output"), "{call:?}: {code:?} {words}");
+            // A reader that has gone has seen enough.
+            let (code, words) = run("> >(exec true)");
+            assert!(matches!(code, Some(0 | 2)), "{call:?}: {code:?} {words}");
+            let (code, words) = run(">&-");
+            assert!(code.is_some_and(|code| code < 3), "{call:?}: {code:?} {words}");
+            let (code, _) = run("2>/dev/full");
+            assert!(matches!(code, Some(0 | 2)), "{call:?}: {code:?}");
+        }
+    }
 }

@@ -88,8 +88,8 @@ fn a_run_killed_at_any_moment_ends_with_the_bits_of_an_undisturbed_one() {
     println!("{kills} kills over {jobs} runs of {alone} ms");
 }
 
-fn interrupt(process: u32) {
-    assert!(Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap().success());
+fn signal(process: u32, name: &str) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
 fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
@@ -101,16 +101,48 @@ fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_interrupt_ends_the_round_and_the_run_can_go_on() {
+fn a_signal_ends_the_round_with_its_code_and_the_run_can_go_on() {
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        stopped_and_resumed(name, code);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_set_up_at_once() {
+    // f* of softmax on all digits takes a while.
+    let keys = settings(&["problem.model=softmax", "problem.alpha=1e-9", "machines.count=2", "method.name=core-agd"]);
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let mut child = start(&[&["run", "--json", "--out", text(&run)], &keys[..]].concat());
+        let handled = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
+            // SIGTERM is the fifteenth.
+            u64::from_str_radix(&caught, 16).unwrap_or(0) & (1 << 14) != 0
+        };
+        wait_for("the handler of signals", handled);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(child.try_wait().unwrap().is_none(), "the set-up is over too soon to be stopped");
+        assert!(!run.join("journal.bin").exists(), "it is still being set up");
+        signal(child.id(), name);
+        let begun = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?} to end", begun.elapsed());
+    }
+}
+
+fn stopped_and_resumed(name: &str, code: i32) {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let job = long_job("1000000");
     let child = start(&[vec!["run", "--json", "--out", text(&run)], job.iter().map(String::as_str).collect()].concat());
     wait_for("a few rounds", || std::fs::metadata(run.join("journal.bin")).is_ok_and(|about| about.len() > 20_000));
-    interrupt(child.id());
+    signal(child.id(), name);
     let output = child.wait_with_output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{words}");
+    assert_eq!(output.status.code(), Some(code), "{words}");
     assert!(words.contains("stopping after this round"), "{words}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["ended"], &report["reached"]), (&"stopped".into(), &false.into()));

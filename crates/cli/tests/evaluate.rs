@@ -112,6 +112,15 @@ fn a_malformed_model_and_rows_that_do_not_fit_are_refused_in_words() {
         ("a scaling that is not there", said("normalise", "standard")),
         ("a job that is none", said("job", "[problem")),
         ("nothing at all", (BTreeMap::new(), BTreeMap::new())),
+        ("a class that is no number", with("classes", vec![f64::NAN; 10])),
+        ("infinite coordinates", with("x", vec![f64::INFINITY; 640])),
+        ("another scaling than the job's", said("normalise", "none")),
+        ("no scaling at all", said("normalise", "perhaps")),
+        ("an intercept that is a word", said("intercept", "maybe")),
+        ("labels that softmax does not have", said("labels", "numbers")),
+        ("labels of a binary model", said("labels", "parity")),
+        ("another model", said("job", "[problem]\nmodel = \"two-layer\"\nhidden = 8999999999999999\n")),
+        ("a binary model", said("job", "[problem]\nmodel = \"logistic\"\n")),
     ] {
         write_model(&bent, &changed).unwrap();
         for command in ["evaluate", "predict"] {

@@ -437,6 +437,85 @@ fn a_secret_seed_is_for_its_owner_and_shown_to_nobody() {
     assert!(complaint(&["run", "--resume", text(&run)]).contains("64 hexadecimal digits"));
 }
 
+fn mode(path: &std::path::Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_run_with_a_secret_seed_is_its_owners_alone_and_leaves_no_core() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seed, run, there) = (folder.path().join("seed"), folder.path().join("run"), folder.path().join("there"));
+    printed(&["seed", text(&seed)]);
+    std::fs::create_dir(&there).unwrap();
+    std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let file = format!("method.seed_file={}", seed.display());
+    let keys = settings(&[&file, "method.name=core-agd", "machines.count=2", "stop.rounds=5", "stop.target=0"]);
+    for run in [&run, &there] {
+        object(&[&["run", "--out", text(run)], &keys[..]].concat());
+        assert_eq!(mode(run), 0o700);
+        for entry in std::fs::read_dir(run).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+    }
+    for open in [0o640, 0o604, 0o620, 0o602, 0o644, 0o666] {
+        std::fs::set_permissions(&seed, std::fs::Permissions::from_mode(open)).unwrap();
+        let found = complaint(&[&["run"], &keys[..]].concat());
+        assert!(found.contains("too open") && found.contains(&format!("{open:04o}")), "{found}");
+    }
+    std::fs::set_permissions(&seed, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let long = settings(&[&file, "method.name=core-agd", "machines.count=2", "stop.rounds=100000000", "stop.target=0"]);
+    let mut child = start(&[&["run", "--quiet"], &long[..]].concat());
+    let limits = || std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap_or_default();
+    let begun = std::time::Instant::now();
+    let core = loop {
+        let core = limits().lines().find(|line| line.starts_with("Max core file size")).map(str::to_owned);
+        let none = core.as_ref().is_some_and(|line| line.split_whitespace().skip(4).take(2).eq(["0", "0"]));
+        if none || begun.elapsed().as_secs() > 30 {
+            break core.unwrap_or_default();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+}
+
+#[test]
+fn a_seed_in_a_wrong_place_is_never_echoed() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = folder.path().join("seed");
+    printed(&["seed", text(&seed)]);
+    let secret = std::fs::read_to_string(&seed).unwrap().trim().to_owned();
+    let set = |key: &str| format!("{key}={secret}");
+    let job = folder.path().join("job.toml");
+    for key in [
+        "method.seed",
+        "method.seed_file",
+        "method.name",
+        "method.wire",
+        "problem.data",
+        "problem.split",
+        "stop.rounds",
+        "x.y",
+    ] {
+        let found = complaint(&["run", "--set", &set(key)]);
+        assert!(!found.contains(&secret[..24]), "{key}: {found}");
+        let (section, name) = key.split_once('.').unwrap();
+        std::fs::write(&job, format!("[{section}]\n{name} = \"{secret}\"\n")).unwrap();
+        let found = complaint(&["run", text(&job)]);
+        assert!(!found.contains(&secret[..24]), "{key}: {found}");
+    }
+    std::fs::write(&job, format!("[method]\nseed = {secret}\n")).unwrap();
+    let data = format!("problem.data={}", seed.display());
+    for arguments in
+        [vec!["run", text(&job)], vec!["run", &secret], vec!["run", "--set", &secret], vec!["run", "--set", &data]]
+    {
+        let found = complaint(&arguments);
+        assert!(!found.contains(&secret[..24]), "{arguments:?}: {found}");
+    }
+}
+
 #[test]
 fn bytes_seconds_and_gradients_end_a_run_too() {
     let ended = |key: &str| {

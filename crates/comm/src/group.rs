@@ -15,8 +15,8 @@ use crate::numbers::{self, pack_integers, unpack_integers};
 
 /// More machines than this in one process are refused: each has a stack, and systems limit how many there can be.
 pub const MOST_MACHINES: usize = 16_384;
-/// Bytes of a machine's stack, taken page by page as it is used; nothing here recurses deeply.
-const STACK_BYTES: usize = 1 << 20;
+/// Bytes of address space of a machine's stack, taken page by page as it is used; nothing here recurses deeply.
+pub const STACK_BYTES: usize = 1 << 20;
 
 /// Integers to be summed in place.
 pub enum Integers<'a> {

@@ -77,22 +77,17 @@ impl DataError {
     }
 }
 
-/// A piece of a hostile file, safe to print: at most 32 characters, with control characters escaped.
+/// A piece of a file that may be anything, safe to print: its first 40 bytes at most, escaped. What looks like the better part of a secret is
+/// not shown at all.
 pub(crate) fn shown(bytes: &[u8]) -> String {
-    const LIMIT: usize = 32;
-    let head = &bytes[..bytes.len().min(4 * LIMIT)];
-    let text = String::from_utf8_lossy(head);
-    let mut out = String::new();
-    let mut characters = text.chars();
-    for character in characters.by_ref().take(LIMIT) {
-        if character.is_control() {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
+    const LIMIT: usize = 40;
+    const SECRET: usize = 24;
+    if bytes.len() >= SECRET
+        && bytes[..SECRET].iter().all(u8::is_ascii_hexdigit)
+        && !bytes.iter().all(u8::is_ascii_digit)
+    {
+        return format!("({} bytes, not shown)", bytes.len());
     }
-    if characters.next().is_some() || head.len() < bytes.len() {
-        out.push_str("...");
-    }
-    out
+    let head = bytes[..bytes.len().min(LIMIT)].escape_ascii();
+    if bytes.len() > LIMIT { format!("{head}...") } else { head.to_string() }
 }

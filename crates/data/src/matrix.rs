@@ -133,6 +133,14 @@ impl Matrix {
         &self.storage
     }
 
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        match &self.storage {
+            Rows::Dense { values } => 8 * values.len(),
+            Rows::Sparse { offsets, indices, values } => 8 * offsets.len() + 4 * indices.len() + 8 * values.len(),
+        }
+    }
+
     /// How many values are not zero.
     pub fn nonzeros(&self) -> usize {
         let values = match &self.storage {

@@ -30,6 +30,8 @@ pub struct ReadOptions {
     /// How many times its size a compressed file may grow to, above the first 64 MiB: a few bytes of bzip2 can hold
     /// gigabytes of zeros.
     pub max_expansion: u64,
+    /// The bytes of memory that what is read may lead to, copies included.
+    pub max_memory: u64,
     /// Whether a file without a row is a data set: a machine's shard may be empty. LIBSVM then needs `dim`.
     pub allow_empty: bool,
 }
@@ -47,6 +49,7 @@ impl Default for ReadOptions {
             max_dim: 1 << 26,
             max_bytes: 4 << 30,
             max_expansion: 250,
+            max_memory: u64::MAX,
             allow_empty: false,
         }
     }
@@ -90,7 +93,9 @@ const FREE_EXPANSION_BYTES: u64 = 64 << 20;
 /// Reads a data set from a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
 pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
     let bytes = read_file(path, options)?;
-    match options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)? {
+    let format = options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)?;
+    check_memory(path, &bytes, format, options)?;
+    match format {
         Format::Libsvm => libsvm::parse_libsvm(path, &bytes, options),
         Format::Csv => csv::parse_csv(path, &bytes, options),
         Format::Idx => {
@@ -108,6 +113,7 @@ pub fn load_shard(path: &Path, options: &ReadOptions) -> Result<(DataSet, bool),
     let bytes = read_file(path, options)?;
     match options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)? {
         Format::Libsvm => {
+            check_memory(path, &bytes, Format::Libsvm, options)?;
             let empty = text::lines(&bytes).all(|(_, line)| matches!(line.trim_ascii(), [] | [b'#', ..]));
             let dim = options.dim.or(empty.then_some(1));
             let set = libsvm::parse_libsvm(path, &bytes, &ReadOptions { dim, ..options.clone() })?;
@@ -119,9 +125,32 @@ pub fn load_shard(path: &Path, options: &ReadOptions) -> Result<(DataSet, bool),
 
 /// The whole contents of a file, decompressed within the limits.
 fn read_file(path: &Path, options: &ReadOptions) -> Result<Vec<u8>, DataError> {
+    // Whoever opens a pipe waits for its other end.
+    if !std::fs::metadata(path).map_err(|e| DataError::io(path, e))?.is_file() {
+        return Err(DataError::file(path, "it is no plain file, but a folder, a pipe or a device"));
+    }
     let file = File::open(path).map_err(|e| DataError::io(path, e))?;
     let stored_bytes = file.metadata().map_err(|e| DataError::io(path, e))?.len();
     decompress(path, BufReader::with_capacity(1 << 16, file), stored_bytes, options)
+}
+
+/// Refuses a file whose numbers would take too much memory: those that are read, a machine's share of them, and all of them again for f.
+fn check_memory(path: &Path, bytes: &[u8], format: Format, options: &ReadOptions) -> Result<(), DataError> {
+    const COPIES: u64 = 3;
+    let count = |is: fn(u8) -> bool| bytes.iter().filter(|&&byte| is(byte)).count() as u64;
+    let (numbers, each) = match format {
+        Format::Libsvm => (count(|byte| byte == b':'), 12),
+        Format::Csv => (count(|byte| b",;\t\n".contains(&byte)), 8),
+        Format::Idx => (bytes.len() as u64, 8),
+    };
+    let (needed, allowed) = (COPIES * each * numbers, options.max_memory);
+    if needed > allowed {
+        let what = format!(
+            "its {numbers} numbers need {needed} bytes of memory, and {allowed} are allowed; raise `limits.memory`"
+        );
+        return Err(DataError::file(path, what));
+    }
+    Ok(())
 }
 
 /// Decompresses by the first bytes, not by the name.
@@ -157,6 +186,10 @@ pub(crate) fn decompress(
     }
     match (result, compression) {
         (Err(e), None) => Err(DataError::io(path, e)),
+        (Err(e), Some(name)) if e.kind() == std::io::ErrorKind::OutOfMemory => {
+            let what = format!("there is no memory for more than {} bytes of its contents ({name})", bytes.len());
+            Err(DataError::file(path, what))
+        }
         (Err(e), Some(name)) => {
             let what = format!("the {name} data is damaged or cut short after {} good bytes ({e})", bytes.len());
             Err(DataError::file(path, what))

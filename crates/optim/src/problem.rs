@@ -36,10 +36,10 @@ impl Model {
         matches!(self, Self::Softmax | Self::TwoLayer { .. })
     }
 
-    /// How many coordinates it has for so many columns and classes.
+    /// How many coordinates it has for so many columns and classes; more than can be counted are the most that can.
     pub fn coordinates(self, columns: usize, classes: usize) -> usize {
         match self {
-            Self::Softmax => columns * classes,
+            Self::Softmax => columns.saturating_mul(classes),
             Self::TwoLayer { hidden } => TwoLayer::parameters(columns, hidden, classes),
             _ => columns,
         }

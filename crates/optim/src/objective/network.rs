@@ -28,7 +28,7 @@ impl TwoLayer {
 
     /// How many parameters such a network has.
     pub fn parameters(inputs: usize, hidden: usize, classes: usize) -> usize {
-        hidden * (inputs + 1) + classes * (hidden + 1)
+        hidden.saturating_mul(inputs + 1).saturating_add(classes.saturating_mul(hidden.saturating_add(1)))
     }
 
     /// Adds the gradient of the rows, each times `weight`, to `out`, and returns their loss times `weight`.

@@ -263,9 +263,7 @@ mod tests {
     fn any_integers_come_back() {
         for count in [0, 1, 2, 3, 100] {
             let dithers = dithers(count);
-            for integers in
-                [vec![0; count], vec![i32::MAX; count], vec![i32::MIN; count], integers(&dithers, 1e8)]
-            {
+            for integers in [vec![0; count], vec![i32::MAX; count], vec![i32::MIN; count], integers(&dithers, 1e8)] {
                 let mut message = Vec::new();
                 encode_many(&integers, &dithers, &mut message);
                 let mut again = vec![7; count];
