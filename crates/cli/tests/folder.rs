@@ -363,3 +363,75 @@ fn verify_lists_what_it_checked_and_a_run_without_preparation_is_no_mistake() {
         assert!(found.contains("start.safetensors"), "{found}");
     }
 }
+
+/// Every method of the table on a small problem that it suits, with the keys to run it by.
+fn every_method() -> Vec<(String, Vec<String>)> {
+    let ids = objects(&["methods"]).into_iter().map(|method| method["id"].as_str().unwrap().to_owned());
+    let keys = |id: &str| -> Vec<String> {
+        let gossips = ["extra", "msda"].contains(&id);
+        let own = if gossips { vec!["graph.shape=ring", "graph.gossip=chebyshev"] } else { Vec::new() };
+        let base = ["machines.count=3", "problem.rows=60", "stop.target=0", "stop.rounds=4"];
+        base.into_iter().chain(own).map(str::to_owned).chain([format!("method.name={id}")]).collect()
+    };
+    ids.map(|id| (id.clone(), keys(&id))).collect()
+}
+
+#[test]
+fn replies_of_another_length_are_refused_in_words_by_every_method() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut wrong, mut tried) = (Vec::new(), 0);
+    for (id, keys) in every_method() {
+        let run = folder.path().join(&id);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        object(&[&["run", "--out", text(&run)], &settings(&keys)[..]].concat());
+        if keys.iter().any(|key| key.starts_with("graph.gossip")) {
+            continue;
+        }
+        let path = run.join("journal.bin");
+        let truth = journal::read(&path).unwrap();
+        // Its chain would refuse whatever is changed. The model stays, as the witness of codes: they read zeros beyond their end, so that a
+        // shorter one may be another message.
+        std::fs::remove_file(run.join("snapshot-000000000004.safetensors")).unwrap();
+        assert_eq!(object(&["journal", "verify", text(&run)])["rounds"], 4, "{id}");
+        let entries: Vec<_> = truth.preparation.iter().chain(&truth.rounds).collect();
+        for at in [0, 1, entries.len() - 1] {
+            for index in 0..entries[at].replies.len().min(2) {
+                type Bend = fn(&[u8]) -> Vec<u8>;
+                let bends: [(&str, Bend); 4] = [
+                    ("empty", |_| Vec::new()),
+                    ("a byte shorter", |reply| reply[..reply.len().saturating_sub(1)].to_vec()),
+                    ("a byte longer", |reply| [reply, &[0]].concat()),
+                    ("of 0xff", |reply| vec![0xff; reply.len() + 8]),
+                ];
+                for (what, bend) in bends {
+                    let reply = &entries[at].replies[index];
+                    let bent: std::sync::Arc<[u8]> = bend(reply).into();
+                    if bent == *reply {
+                        continue;
+                    }
+                    std::fs::remove_file(&path).unwrap();
+                    let mut copy = Journal::create(&path, &truth.header).unwrap();
+                    for (place, entry) in entries.iter().enumerate() {
+                        let mut replies = entry.replies.clone();
+                        if place == at {
+                            replies[index] = bent.clone();
+                        }
+                        copy.append(entry.round, &replies).unwrap();
+                    }
+                    tried += 1;
+                    let output = corewire(&["journal", "verify", text(&run)]).output().unwrap();
+                    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+                    if output.status.code() != Some(1) || words.contains("panicked") {
+                        wrong.push(format!(
+                            "{id}, entry {at}, reply {index} {what}: {:?} {}",
+                            output.status.code(),
+                            words.lines().take(3).collect::<String>()
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    println!("{tried} replies");
+    assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -318,8 +318,10 @@ impl Method for Newton {
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut decide))?;
         let (&ask, union) = reply.message.split_first().ok_or_else(|| refused(0, "its reply is empty"))?;
-        if union.len() == dim.div_ceil(8) {
+        if union.len() == dim.div_ceil(8) && ask <= 1 {
             self.active = (0..dim).filter(|&j| union[j / 8] >> (j % 8) & 1 == 1).map(|j| j as f64).collect();
+        } else if !union.is_empty() || ask > 1 {
+            return Err(refused(0, "its reply is not a list of columns").into());
         }
         let count = self.active.len();
         self.asked = ask != 0;
