@@ -39,32 +39,58 @@ fn csv_rounds(run: &std::path::Path) -> Vec<u64> {
         .collect()
 }
 
+/// Every method of the table, with every wire that it has.
+fn configurations() -> Vec<Vec<String>> {
+    let ids = objects(&["methods"]).into_iter().map(|method| method["id"].as_str().unwrap().to_owned());
+    ids.flat_map(|id| {
+        let wires: &[&str] = match id.as_str() {
+            "core-newton" => &["q"],
+            _ if id.starts_with("core-") => &["q", "q-sum", "f32", "bf16"],
+            _ => &["f32"],
+        };
+        let gossips = ["extra", "msda"].contains(&id.as_str());
+        let graph: &[&str] = if gossips { &["graph.shape=ring", "graph.gossip=chebyshev"] } else { &[] };
+        let keys = ["machines.count=4", "problem.rows=200", "stop.target=0", "method.seed=3", "stop.rounds=900"];
+        let keys = move |wire: &str| {
+            let own = [format!("method.name={id}"), format!("method.wire={wire}")];
+            keys.iter().chain(graph).map(|&key| key.to_owned()).chain(own).collect::<Vec<String>>()
+        };
+        wires.iter().map(|wire| keys(wire)).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
 #[test]
-fn a_run_killed_at_any_moment_ends_with_the_bits_of_an_undisturbed_one() {
-    let rounds = 3000;
-    let begun = Instant::now();
-    let whole = undisturbed("3000");
-    let alone = begun.elapsed().as_millis() as u64;
-    let job = long_job("3000");
+fn runs_of_every_method_and_wire_killed_at_any_moment_end_with_the_bits_of_undisturbed_ones() {
     let mut numbers = Numbers(7);
-    let (wanted, mut kills, mut jobs) = (if soak() { 500 } else { 30 }, 0, 0);
+    let mut left = configurations();
+    let all = left.len();
+    let (wanted, mut kills, mut runs) = (if soak() { 1000 } else { 60 }, 0, 0);
     while kills < wanted {
+        if left.is_empty() {
+            left = configurations();
+        }
+        let keys = left.swap_remove(numbers.below(left.len() as u64) as usize);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let begun = Instant::now();
+        let whole = object(&[&["run"], &settings(&keys)[..]].concat());
+        let alone = begun.elapsed().as_millis() as u64;
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         let path = text(&run).to_owned();
-        let fresh: Vec<&str> =
-            [vec!["run", "--json", "--out", &path], job.iter().map(String::as_str).collect()].concat();
+        let fresh: Vec<&str> = [&["run", "--json", "--out", &path], &settings(&keys)[..]].concat();
         let mut arguments = fresh.clone();
-        jobs += 1;
+        let most = kills + 2;
+        runs += 1;
         loop {
-            // From the first milliseconds, in which the folder is made, to half of the whole run.
-            let wait = if numbers.below(4) == 0 { numbers.below(30) } else { numbers.below(alone / 2 + 50) };
+            // From the first milliseconds, in which the folder is made, to the end of the run.
+            let wait = if numbers.below(4) == 0 { numbers.below(30) } else { numbers.below(alone) };
             let mut child = start(&arguments);
             let until = Instant::now() + Duration::from_millis(wait);
             while Instant::now() < until && child.try_wait().unwrap().is_none() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let killed = kills < wanted && child.try_wait().unwrap().is_none();
+            let killed = kills < most && child.try_wait().unwrap().is_none();
             if killed {
                 child.kill().unwrap();
                 kills += 1;
@@ -74,18 +100,74 @@ fn a_run_killed_at_any_moment_ends_with_the_bits_of_an_undisturbed_one() {
             arguments =
                 if run.join("journal.bin").exists() { vec!["run", "--json", "--resume", &path] } else { fresh.clone() };
             if !killed {
-                assert!(output.status.success(), "after {kills} kills: {}", String::from_utf8_lossy(&output.stderr));
+                let words = String::from_utf8_lossy(&output.stderr);
+                assert!(matches!(output.status.code(), Some(0 | 2)), "{keys:?} after {kills} kills: {words}");
                 let report: Value = serde_json::from_slice(&output.stdout).unwrap();
                 for field in ["digest", "value", "up_bytes", "down_bytes", "trips"] {
-                    assert_eq!(report[field], whole[field], "{field} after {kills} kills");
+                    assert_eq!(report[field], whole[field], "{field} of {keys:?} after {kills} kills");
                 }
                 break;
             }
         }
-        assert_eq!(object(&["journal", "verify", &path])["digest"], whole["digest"]);
-        assert!(csv_rounds(&run).into_iter().eq(1..=rounds), "every round stands once in the table");
+        let verified = object(&["journal", "verify", &path]);
+        if !keys.iter().any(|key| key.starts_with("graph.")) {
+            assert_eq!(verified["digest"], whole["digest"], "{keys:?}");
+        }
+        let rounds = whole["rounds"].as_u64().unwrap();
+        assert!(csv_rounds(&run).into_iter().eq(1..=rounds), "every round of {keys:?} stands once in the table");
     }
-    println!("{kills} kills over {jobs} runs of {alone} ms");
+    println!("{kills} kills over {runs} runs of {all} pairs of method and wire");
+}
+
+#[test]
+fn of_two_processes_on_one_folder_one_is_refused_or_comes_after_the_other() {
+    let mut numbers = Numbers(11);
+    let whole = undisturbed("300");
+    let job = long_job("300");
+    let job: Vec<&str> = job.iter().map(String::as_str).collect();
+    let (pairs, mut refused) = (if soak() { 500 } else { 20 }, 0);
+    for pair in 0..pairs {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let fresh = [&["run", "--json", "--out", text(&run)], &job[..]].concat();
+        let resume = ["run", "--json", "--resume", text(&run), "--set", "stop.rounds=300"];
+        // Two new runs, or two that go on with one that was killed.
+        let arguments = match pair % 2 {
+            0 => fresh.clone(),
+            _ => {
+                let mut child = start(&fresh);
+                wait_for("a few rounds", || {
+                    std::fs::metadata(run.join("journal.bin")).is_ok_and(|about| about.len() > 3000)
+                });
+                child.kill().unwrap();
+                child.wait().unwrap();
+                resume.to_vec()
+            }
+        };
+        let first = start(&arguments);
+        std::thread::sleep(Duration::from_millis(numbers.below(20)));
+        let second = start(&arguments);
+        for child in [first, second] {
+            let output = child.wait_with_output().unwrap();
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            match output.status.code() {
+                Some(0) => {
+                    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+                    assert_eq!(report["digest"], whole["digest"], "pair {pair}");
+                }
+                code => {
+                    refused += 1;
+                    let told =
+                        ["is being written by process", "already holds a run", "went on while it was being read"];
+                    assert!(code == Some(1) && told.iter().any(|told| words.contains(told)), "pair {pair}: {words}");
+                }
+            }
+        }
+        assert_eq!(object(&["journal", "verify", text(&run)])["digest"], whole["digest"], "pair {pair}");
+        assert!(csv_rounds(&run).into_iter().eq(1..=300), "pair {pair}");
+    }
+    println!("{refused} of {} processes were refused", 2 * pairs);
+    assert!(refused >= pairs / 4, "they hardly ever met: {refused}");
 }
 
 fn signal(process: u32, name: &str) {
