@@ -460,7 +460,8 @@ impl Watch<'_> {
         part: &mut RunPart<'_>,
     ) -> Result<Status, RunError> {
         self.first.gradient_norm = self.first.gradient_norm.or(outcome.gradient_norm);
-        self.first.gap = self.first.gap.or(outcome.gap);
+        // A method that cannot tell yet says that the gap is infinite: nothing is small beside that.
+        self.first.gap = self.first.gap.or(outcome.gap.filter(|gap| gap.is_finite()));
         // At the start and after a resume nothing is known yet; all machines see the same, so they agree.
         let every = self.rules.evaluate_every.unwrap_or(1);
         let due = round.is_multiple_of(every) || round >= self.rules.rounds || self.value.is_none();
@@ -649,7 +650,9 @@ impl Watch<'_> {
         let relative = self.value.zip(self.initial).and_then(|(value, initial)| rules.relative(value, initial));
         let grown = self.value.zip(self.initial).is_some_and(|(value, initial)| {
             let floor = rules.optimum.unwrap_or(initial.min(0.0));
-            !value.is_finite() || value - floor > 1e6 * (initial - rules.optimum.unwrap_or(0.0)).abs()
+            // A start at the optimum is as far from it as rounding is.
+            let distance = (initial - rules.optimum.unwrap_or(0.0)).abs().max(1e-12 * initial.abs());
+            !value.is_finite() || value - floor > 1e6 * distance
         });
         if rules.target.zip(relative).is_some_and(|(target, relative)| relative <= target) {
             Some(Ended::Target)

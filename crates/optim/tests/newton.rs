@@ -176,6 +176,41 @@ fn its_estimate_of_the_gap_tells_when_to_stop() {
     }
 }
 
+#[test]
+fn the_estimated_gap_ends_runs_on_random_problems_where_it_should() {
+    for number in 0..if soak() { 1000 } else { 100 } {
+        let (problem, about) = random_problem(number);
+        ends_by_its_gap(&problem, number, &about);
+    }
+}
+
+#[test]
+fn the_gap_is_not_believed_before_there_is_an_estimate_of_it() {
+    // Few positive rows and a large constant column: the first gradients of three machines differ much, the hub does not trust its own
+    // curvature, and says that it knows no gap yet. A run that took infinity for the first estimate would end at once.
+    let mut words = randomness(5).words(Purpose::Synthetic, 0, 0);
+    let mut entries = Vec::new();
+    let labels: Vec<f64> = (0..300).map(|i| if i % 3 == 0 { 1.0 } else { -1.0 }).collect();
+    for label in &labels {
+        entries.extend([label + 2.0 * words.next_unit() - 1.0, 2.0 * words.next_unit() - 1.0, 9.0]);
+    }
+    let data = DataSet::new("blobs", Matrix::dense(entries, 3), labels);
+    let spec = ModelSpec { model: Model::Logistic, classes: 0, alpha: 1.0 / 300.0, l1: 0.0 };
+    for seed in 0..10 {
+        let problem = Problem::rows(data.clone(), spec, 3, Split::Label, &randomness(seed));
+        ends_by_its_gap(&problem, seed, &format!("seed {seed}"));
+    }
+}
+
+fn ends_by_its_gap(problem: &Problem, seed: u64, about: &str) {
+    let (gap, optimum) = (Some(Gap::Relative(1e-8)), until(1e-6, 1, problem).optimum);
+    let rules = Rules { rounds: 200, gap, optimum, ..Rules::default() };
+    let finish = solve(problem, &rules, &|| method("core-newton", problem, seed, true));
+    assert_eq!(finish.ended, Ended::Gap, "{about}: {:?}", finish.last);
+    // The estimate is a quadratic model's where the last step began.
+    assert!(finish.last.relative.unwrap() <= 1e-6, "{about}: {:?}", finish.last);
+}
+
 /// What a run keeps: its replies, and every machine's state after some round.
 struct Kept(Vec<Vec<std::sync::Arc<[u8]>>>, Option<corewire_journal::Snapshot>, u64);
 

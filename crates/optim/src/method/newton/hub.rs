@@ -181,8 +181,12 @@ impl Hub {
         let reply = Reply {
             step: round_short((12.0 * n * self.rules.eta_up * next / inverse_trace).sqrt()),
             step_down: round_short((12.0 * self.rules.eta_down * next / p.trace()).sqrt()),
-            // With added curvature the energy says too little.
-            gap: if self.added > 0.0 { f64::INFINITY } else { round_short(0.5 * energy) },
+            // With added curvature the energy says too little: by a factor of up to 1 + added/alpha.
+            gap: if self.added > alpha {
+                f64::INFINITY
+            } else {
+                round_short(0.5 * energy * (1.0 + self.added / alpha))
+            },
             ask: self.asks(here.round, ratio, unlike),
         };
         Ok(reply.encode(here, &delta))
