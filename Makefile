@@ -131,8 +131,8 @@ python: $(PYTHON)/bin/pytest ## Builds the Python wheel and runs its tests, with
 
 $(PYTHON)/bin/pytest:
 	@if ! python3 -m venv $(PYTHON); then echo "skipped: python3 -m venv failed"; exit 0; fi; \
-	$(PYTHON)/bin/pip install --quiet maturin==$(MATURIN_VERSION) numpy torch==$(TORCH_VERSION) pytest \
-	    || echo "skipped: pip could not install torch, numpy, maturin and pytest"
+	$(PYTHON)/bin/pip install --quiet maturin==$(MATURIN_VERSION) numpy scikit-learn torch==$(TORCH_VERSION) pytest \
+	    || echo "skipped: pip could not install torch, scikit-learn, numpy, maturin and pytest"
 
 # With downloads, so that their tests run too. The last line adds up what cargo printed for every test program.
 unit: ## Runs all tests of the workspace, and adds them up.

@@ -32,6 +32,17 @@ class Quantiser:
     def encode(self, round: int, rank: int, integers: NDArray[np.int32]) -> bytes: ...
     def decode(self, round: int, rank: int, message: bytes, count: int) -> NDArray[np.int32]: ...
 
+def fit_linear(
+    rows: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    model: str,
+    alpha: float,
+    machines: int,
+    seed: int,
+    tolerance: float,
+    rounds: int,
+) -> tuple[NDArray[np.float64], dict[str, object]]: ...
+
 class MeanWire:
     """The code of scalars between machines that average through a sharded hub."""
 

@@ -1,6 +1,7 @@
 //! The native half of the Python package: sketches, codes and the mean of scalars, on numpy arrays and without the interpreter lock.
 //! What torch and scikit-learn need around them is written in Python.
 
+mod linear;
 mod quantiser;
 mod sketch;
 mod wire;
@@ -49,5 +50,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sketch::Sketch>()?;
     module.add_class::<quantiser::Quantiser>()?;
     module.add_class::<wire::MeanWire>()?;
+    module.add_function(wrap_pyfunction!(linear::fit_linear, module)?)?;
     Ok(())
 }
