@@ -5,6 +5,7 @@
 use std::arch::aarch64::*;
 use std::array::from_fn;
 
+use super::simd::lanewise;
 use super::{Operation, Simd};
 
 /// NEON is part of the architecture, so that this proves nothing that was not known.
@@ -70,6 +71,25 @@ impl Simd for Neon {
     type F = [float32x4_t; 4];
     type D = [float64x2_t; 8];
 
+    lanewise!(neon, 4;
+        U: u_add(x, y) = vaddq_u32;
+        U: u_sub(x, y) = vsubq_u32;
+        U: u_xor(x, y) = veorq_u32;
+        U: u_and(x, y) = vandq_u32;
+        U: u_or(x, y) = vorrq_u32;
+        F: f_add(x, y) = vaddq_f32;
+        F: f_sub(x, y) = vsubq_f32;
+        F: f_mul(x, y) = vmulq_f32;
+        F: f_div(x, y) = vdivq_f32;
+        F: f_sqrt(x) = vsqrtq_f32;
+    );
+    lanewise!(neon, 8;
+        D: d_add(x, y) = vaddq_f64;
+        D: d_sub(x, y) = vsubq_f64;
+        D: d_mul(x, y) = vmulq_f64;
+        D: d_div(x, y) = vdivq_f64;
+    );
+
     #[inline(always)]
     fn u_splat(self, x: u32) -> Self::U {
         neon!([vdupq_n_u32(x); 4])
@@ -85,26 +105,6 @@ impl Simd for Neon {
         neon!(for k in 0..4 {
             vst1q_u32(p.add(4 * k), x[k]);
         })
-    }
-    #[inline(always)]
-    fn u_add(self, x: Self::U, y: Self::U) -> Self::U {
-        neon!(from_fn(|k| vaddq_u32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn u_sub(self, x: Self::U, y: Self::U) -> Self::U {
-        neon!(from_fn(|k| vsubq_u32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn u_xor(self, x: Self::U, y: Self::U) -> Self::U {
-        neon!(from_fn(|k| veorq_u32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn u_and(self, x: Self::U, y: Self::U) -> Self::U {
-        neon!(from_fn(|k| vandq_u32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn u_or(self, x: Self::U, y: Self::U) -> Self::U {
-        neon!(from_fn(|k| vorrq_u32(x[k], y[k])))
     }
     #[inline(always)]
     fn u_shl<const N: i32>(self, x: Self::U) -> Self::U {
@@ -152,28 +152,8 @@ impl Simd for Neon {
         })
     }
     #[inline(always)]
-    fn f_add(self, x: Self::F, y: Self::F) -> Self::F {
-        neon!(from_fn(|k| vaddq_f32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn f_sub(self, x: Self::F, y: Self::F) -> Self::F {
-        neon!(from_fn(|k| vsubq_f32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn f_mul(self, x: Self::F, y: Self::F) -> Self::F {
-        neon!(from_fn(|k| vmulq_f32(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn f_div(self, x: Self::F, y: Self::F) -> Self::F {
-        neon!(from_fn(|k| vdivq_f32(x[k], y[k])))
-    }
-    #[inline(always)]
     fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
         neon!(from_fn(|k| vfmaq_f32(z[k], x[k], y[k])))
-    }
-    #[inline(always)]
-    fn f_sqrt(self, x: Self::F) -> Self::F {
-        neon!(from_fn(|k| vsqrtq_f32(x[k])))
     }
     #[inline(always)]
     fn f_from_i32(self, x: Self::U) -> Self::F {
@@ -238,22 +218,6 @@ impl Simd for Neon {
         neon!(for k in 0..8 {
             vst1q_f64(p.add(2 * k), x[k]);
         })
-    }
-    #[inline(always)]
-    fn d_add(self, x: Self::D, y: Self::D) -> Self::D {
-        neon!(from_fn(|k| vaddq_f64(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn d_sub(self, x: Self::D, y: Self::D) -> Self::D {
-        neon!(from_fn(|k| vsubq_f64(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn d_mul(self, x: Self::D, y: Self::D) -> Self::D {
-        neon!(from_fn(|k| vmulq_f64(x[k], y[k])))
-    }
-    #[inline(always)]
-    fn d_div(self, x: Self::D, y: Self::D) -> Self::D {
-        neon!(from_fn(|k| vdivq_f64(x[k], y[k])))
     }
     #[inline(always)]
     fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {

@@ -88,6 +88,27 @@ pub trait Simd: Copy {
     fn d_widen(self, x: Self::F) -> Self::D;
 }
 
+/// Methods of [`Simd`] that do the same intrinsic to every register: `lanewise!(guard, registers; Lanes: method(x, y) = intrinsic; ...)`.
+/// The guard is the macro that says why the intrinsics may be called.
+macro_rules! lanewise {
+    ($guard:ident, $registers:tt; $($lanes:ident: $method:ident($($x:ident),+) = $intrinsic:ident;)*) => {$(
+        #[inline(always)]
+        fn $method(self, $($x: Self::$lanes),+) -> Self::$lanes {
+            $guard!(lanewise!(@ $registers $intrinsic($($x),+)))
+        }
+    )*};
+    (@ 1 $f:ident($($x:ident),+)) => { $f($($x),+) };
+    (@ 2 $f:ident($($x:ident),+)) => { [$f($($x[0]),+), $f($($x[1]),+)] };
+    (@ 4 $f:ident($($x:ident),+)) => { [$f($($x[0]),+), $f($($x[1]),+), $f($($x[2]),+), $f($($x[3]),+)] };
+    (@ 8 $f:ident($($x:ident),+)) => {
+        [
+            $f($($x[0]),+), $f($($x[1]),+), $f($($x[2]),+), $f($($x[3]),+),
+            $f($($x[4]),+), $f($($x[5]),+), $f($($x[6]),+), $f($($x[7]),+),
+        ]
+    };
+}
+pub(super) use lanewise;
+
 /// A number type that the kernels compute in: `f32` on the lanes `F`, `f64` on the lanes `D`.
 pub trait Element: Copy + Default + Send + Sync + 'static {
     type Lanes<S: Simd>: Copy;

@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 
+use super::simd::lanewise;
 use super::{Operation, Simd};
 
 /// The proof that AVX2, FMA and POPCNT are there: made only by [`run_avx2`].
@@ -153,6 +154,27 @@ impl Simd for Avx2 {
     type F = [__m256; 2];
     type D = [__m256d; 4];
 
+    lanewise!(proven, 2;
+        U: u_add(x, y) = _mm256_add_epi32;
+        U: u_sub(x, y) = _mm256_sub_epi32;
+        U: u_xor(x, y) = _mm256_xor_si256;
+        U: u_and(x, y) = _mm256_and_si256;
+        U: u_or(x, y) = _mm256_or_si256;
+        F: f_add(x, y) = _mm256_add_ps;
+        F: f_sub(x, y) = _mm256_sub_ps;
+        F: f_mul(x, y) = _mm256_mul_ps;
+        F: f_div(x, y) = _mm256_div_ps;
+        F: f_fma(x, y, z) = _mm256_fmadd_ps;
+        F: f_sqrt(x) = _mm256_sqrt_ps;
+    );
+    lanewise!(proven, 4;
+        D: d_add(x, y) = _mm256_add_pd;
+        D: d_sub(x, y) = _mm256_sub_pd;
+        D: d_mul(x, y) = _mm256_mul_pd;
+        D: d_div(x, y) = _mm256_div_pd;
+        D: d_fma(x, y, z) = _mm256_fmadd_pd;
+    );
+
     #[inline(always)]
     fn prefetch<T>(self, from: &T) {
         proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
@@ -177,26 +199,6 @@ impl Simd for Avx2 {
             _mm256_storeu_si256(p.cast(), x[0]);
             _mm256_storeu_si256(p.add(8).cast(), x[1])
         )
-    }
-    #[inline(always)]
-    fn u_add(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!([_mm256_add_epi32(x[0], y[0]), _mm256_add_epi32(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn u_sub(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!([_mm256_sub_epi32(x[0], y[0]), _mm256_sub_epi32(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn u_xor(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!([_mm256_xor_si256(x[0], y[0]), _mm256_xor_si256(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn u_and(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!([_mm256_and_si256(x[0], y[0]), _mm256_and_si256(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn u_or(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!([_mm256_or_si256(x[0], y[0]), _mm256_or_si256(x[1], y[1])])
     }
     #[inline(always)]
     fn u_shl<const N: i32>(self, x: Self::U) -> Self::U {
@@ -254,30 +256,6 @@ impl Simd for Avx2 {
             _mm256_storeu_ps(p, x[0]);
             _mm256_storeu_ps(p.add(8), x[1])
         )
-    }
-    #[inline(always)]
-    fn f_add(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!([_mm256_add_ps(x[0], y[0]), _mm256_add_ps(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn f_sub(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!([_mm256_sub_ps(x[0], y[0]), _mm256_sub_ps(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn f_mul(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!([_mm256_mul_ps(x[0], y[0]), _mm256_mul_ps(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn f_div(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!([_mm256_div_ps(x[0], y[0]), _mm256_div_ps(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
-        proven!([_mm256_fmadd_ps(x[0], y[0], z[0]), _mm256_fmadd_ps(x[1], y[1], z[1])])
-    }
-    #[inline(always)]
-    fn f_sqrt(self, x: Self::F) -> Self::F {
-        proven!([_mm256_sqrt_ps(x[0]), _mm256_sqrt_ps(x[1])])
     }
     #[inline(always)]
     fn f_from_i32(self, x: Self::U) -> Self::F {
@@ -342,51 +320,6 @@ impl Simd for Avx2 {
         )
     }
     #[inline(always)]
-    fn d_add(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([
-            _mm256_add_pd(x[0], y[0]),
-            _mm256_add_pd(x[1], y[1]),
-            _mm256_add_pd(x[2], y[2]),
-            _mm256_add_pd(x[3], y[3])
-        ])
-    }
-    #[inline(always)]
-    fn d_sub(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([
-            _mm256_sub_pd(x[0], y[0]),
-            _mm256_sub_pd(x[1], y[1]),
-            _mm256_sub_pd(x[2], y[2]),
-            _mm256_sub_pd(x[3], y[3])
-        ])
-    }
-    #[inline(always)]
-    fn d_mul(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([
-            _mm256_mul_pd(x[0], y[0]),
-            _mm256_mul_pd(x[1], y[1]),
-            _mm256_mul_pd(x[2], y[2]),
-            _mm256_mul_pd(x[3], y[3])
-        ])
-    }
-    #[inline(always)]
-    fn d_div(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([
-            _mm256_div_pd(x[0], y[0]),
-            _mm256_div_pd(x[1], y[1]),
-            _mm256_div_pd(x[2], y[2]),
-            _mm256_div_pd(x[3], y[3])
-        ])
-    }
-    #[inline(always)]
-    fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {
-        proven!([
-            _mm256_fmadd_pd(x[0], y[0], z[0]),
-            _mm256_fmadd_pd(x[1], y[1], z[1]),
-            _mm256_fmadd_pd(x[2], y[2], z[2]),
-            _mm256_fmadd_pd(x[3], y[3], z[3])
-        ])
-    }
-    #[inline(always)]
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
         let top = self.u_and(signs, self.u_splat(1 << 31));
         proven!([
@@ -439,6 +372,27 @@ impl Simd for Avx512 {
     type F = __m512;
     type D = [__m512d; 2];
 
+    lanewise!(proven, 1;
+        U: u_add(x, y) = _mm512_add_epi32;
+        U: u_sub(x, y) = _mm512_sub_epi32;
+        U: u_xor(x, y) = _mm512_xor_si512;
+        U: u_and(x, y) = _mm512_and_si512;
+        U: u_or(x, y) = _mm512_or_si512;
+        F: f_add(x, y) = _mm512_add_ps;
+        F: f_sub(x, y) = _mm512_sub_ps;
+        F: f_mul(x, y) = _mm512_mul_ps;
+        F: f_div(x, y) = _mm512_div_ps;
+        F: f_fma(x, y, z) = _mm512_fmadd_ps;
+        F: f_sqrt(x) = _mm512_sqrt_ps;
+    );
+    lanewise!(proven, 2;
+        D: d_add(x, y) = _mm512_add_pd;
+        D: d_sub(x, y) = _mm512_sub_pd;
+        D: d_mul(x, y) = _mm512_mul_pd;
+        D: d_div(x, y) = _mm512_div_pd;
+        D: d_fma(x, y, z) = _mm512_fmadd_pd;
+    );
+
     #[inline(always)]
     fn prefetch<T>(self, from: &T) {
         proven!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
@@ -458,26 +412,6 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn u_store(self, x: Self::U, to: &mut [u32; 16]) {
         proven!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x))
-    }
-    #[inline(always)]
-    fn u_add(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!(_mm512_add_epi32(x, y))
-    }
-    #[inline(always)]
-    fn u_sub(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!(_mm512_sub_epi32(x, y))
-    }
-    #[inline(always)]
-    fn u_xor(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!(_mm512_xor_si512(x, y))
-    }
-    #[inline(always)]
-    fn u_and(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!(_mm512_and_si512(x, y))
-    }
-    #[inline(always)]
-    fn u_or(self, x: Self::U, y: Self::U) -> Self::U {
-        proven!(_mm512_or_si512(x, y))
     }
     #[inline(always)]
     fn u_shl<const N: i32>(self, x: Self::U) -> Self::U {
@@ -519,30 +453,6 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn f_store(self, x: Self::F, to: &mut [f32; 16]) {
         proven!(_mm512_storeu_ps(to.as_mut_ptr(), x))
-    }
-    #[inline(always)]
-    fn f_add(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!(_mm512_add_ps(x, y))
-    }
-    #[inline(always)]
-    fn f_sub(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!(_mm512_sub_ps(x, y))
-    }
-    #[inline(always)]
-    fn f_mul(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!(_mm512_mul_ps(x, y))
-    }
-    #[inline(always)]
-    fn f_div(self, x: Self::F, y: Self::F) -> Self::F {
-        proven!(_mm512_div_ps(x, y))
-    }
-    #[inline(always)]
-    fn f_fma(self, x: Self::F, y: Self::F, z: Self::F) -> Self::F {
-        proven!(_mm512_fmadd_ps(x, y, z))
-    }
-    #[inline(always)]
-    fn f_sqrt(self, x: Self::F) -> Self::F {
-        proven!(_mm512_sqrt_ps(x))
     }
     #[inline(always)]
     fn f_from_i32(self, x: Self::U) -> Self::F {
@@ -608,26 +518,6 @@ impl Simd for Avx512 {
             _mm512_storeu_pd(p, x[0]);
             _mm512_storeu_pd(p.add(8), x[1])
         )
-    }
-    #[inline(always)]
-    fn d_add(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([_mm512_add_pd(x[0], y[0]), _mm512_add_pd(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn d_sub(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([_mm512_sub_pd(x[0], y[0]), _mm512_sub_pd(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn d_mul(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([_mm512_mul_pd(x[0], y[0]), _mm512_mul_pd(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn d_div(self, x: Self::D, y: Self::D) -> Self::D {
-        proven!([_mm512_div_pd(x[0], y[0]), _mm512_div_pd(x[1], y[1])])
-    }
-    #[inline(always)]
-    fn d_fma(self, x: Self::D, y: Self::D, z: Self::D) -> Self::D {
-        proven!([_mm512_fmadd_pd(x[0], y[0], z[0]), _mm512_fmadd_pd(x[1], y[1], z[1])])
     }
     #[inline(always)]
     fn d_flip(self, x: Self::D, signs: Self::U) -> Self::D {
