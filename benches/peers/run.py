@@ -9,6 +9,7 @@ import ctypes
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,9 +18,11 @@ import venv
 HERE = os.path.dirname(os.path.abspath(__file__))
 VENV = os.path.join(HERE, ".venv")
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")}
+ONE_THREAD["MKL_THREADING_LAYER"] = "SEQUENTIAL"
 DIM = 1 << 20
-ROWS = 4
+TILE = 1 << 15
 REPEATS = 7
+FALCONN = "1.3.1"
 
 
 def arguments():
@@ -61,17 +64,25 @@ def rust(options):
     return [json.loads(line) for line in lines.splitlines()]
 
 
+def tiles():
+    """Starts of the pieces in which a peer makes its numbers: each stays in the second cache until it is multiplied."""
+    return range(0, DIM, TILE)
+
+
 def numpy_peers():
     import numpy
 
     a = (numpy.arange(DIM) % 1000).astype(numpy.float32) * numpy.float32(1e-3)
+    numbers = numpy.empty(TILE, dtype=numpy.float32)
     for name in ("Philox", "SFC64"):
         generator = numpy.random.Generator(getattr(numpy.random, name)(1))
 
         def work():
-            generator.standard_normal((ROWS, DIM), dtype=numpy.float32) @ a
+            for start in tiles():
+                generator.standard_normal(dtype=numpy.float32, out=numbers)
+                numbers @ a[start : start + TILE]
 
-        yield {"group": "project", "name": f"numpy {name}, normal and matmul", "ns": best(work) / (ROWS * DIM)}
+        yield {"group": "project", "name": f"numpy {name}, normal and matmul", "ns": best(work) / DIM}
     stored = numpy.ones((256, DIM), dtype=numpy.float32)
     yield {"group": "project", "name": "stored matrix of 1 GiB, matmul", "ns": best(lambda: stored @ a) / stored.size}
 
@@ -85,19 +96,20 @@ def mkl_peers():
     mkl = ctypes.CDLL(found[0])
     mkl.cblas_sdot.restype = ctypes.c_float
     a = numpy.ones(DIM, dtype=numpy.float32)
-    # In tiles of 16 KiB, as our own kernels do: the numbers are multiplied while they are in the first cache.
-    tile = 4096
-    numbers = numpy.empty(tile, dtype=numpy.float32)
-    pointer = lambda array, offset=0: ctypes.c_void_p(array.ctypes.data + 4 * offset)
+    numbers = numpy.empty(TILE, dtype=numpy.float32)
+    # Made once: what Python does for a call is not MKL's.
+    here, vector = ctypes.c_void_p(numbers.ctypes.data), [ctypes.c_void_p(a.ctypes.data + 4 * start) for start in tiles()]
+    zero, one = ctypes.c_float(0), ctypes.c_float(1)
+    inverse_distribution = 2
     for name, generator in (("Philox-10", 16 << 20), ("ARS-5", 15 << 20)):
         stream = ctypes.c_void_p()
         if mkl.vslNewStream(ctypes.byref(stream), generator, 1) != 0:
             continue
 
         def work():
-            for start in range(0, DIM, tile):
-                mkl.vsRngGaussian(2, stream, tile, pointer(numbers), ctypes.c_float(0), ctypes.c_float(1))
-                mkl.cblas_sdot(tile, pointer(numbers), 1, pointer(a, start), 1)
+            for start in vector:
+                mkl.vsRngGaussian(inverse_distribution, stream, TILE, here, zero, one)
+                mkl.cblas_sdot(TILE, here, 1, start, 1)
 
         yield {"group": "project", "name": f"MKL VSL {name}, inverse distribution, sdot", "ns": best(work) / DIM}
 
@@ -108,26 +120,70 @@ def torch_peers():
     except ImportError:
         return
     torch.set_num_threads(1)
-    a = torch.ones(DIM)
-    buffer = torch.empty(ROWS, DIM)
-    yield {"group": "project", "name": "torch normal_, mv", "ns": best(lambda: torch.mv(buffer.normal_(), a)) / (ROWS * DIM)}
+    a, numbers = torch.ones(DIM), torch.empty(TILE)
+
+    def work():
+        for start in tiles():
+            torch.dot(numbers.normal_(), a[start : start + TILE])
+
+    yield {"group": "project", "name": "torch normal_, dot", "ns": best(work) / DIM}
+
+
+# Many calls at a time, so that the way from Python into C does not count.
+FFHT_LOOP = """
+#include "fht.h"
+void transform_often(float *buffer, int len, int chunk, int count) {
+    while (count--) FHTFloat(buffer, len, chunk);
+}
+"""
+
+
+def ffht_peers():
+    """FFHT's C code, which PyPI has in the sources of FALCONN, compiled for this CPU, with the chunk that suits it best."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        print("FFHT is left out: there is no C compiler `cc`", file=sys.stderr)
+        return
+    import numpy
+
+    folder = os.path.join(VENV, "ffht")
+    library = os.path.join(folder, "ffht.so")
+    if not os.path.exists(library):
+        download = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "--dest", folder]
+        if subprocess.call([sys.executable, "-m", "pip", *download, f"FALCONN=={FALCONN}"]) != 0:
+            print("FFHT is left out: the sources of FALCONN cannot be had", file=sys.stderr)
+            return
+        shutil.unpack_archive(os.path.join(folder, f"FALCONN-{FALCONN}.tar.gz"), folder, filter="data")
+        source = os.path.join(folder, f"FALCONN-{FALCONN}", "include", "falconn", "ffht")
+        with open(os.path.join(source, "loop.c"), "w", encoding="utf-8") as file:
+            file.write(FFHT_LOOP)
+        flags = ["-O3", "-march=native", "-std=c99", "-shared", "-fPIC", "-o", library, "fht.c", "loop.c"]
+        if subprocess.call([compiler, *flags], cwd=source) != 0:
+            print("FFHT is left out: it does not compile here", file=sys.stderr)
+            return
+    transform = ctypes.CDLL(library).transform_often
+    for log in (10, 13, 18, 20, 24):
+        count = max((1 << 20) >> log, 1)
+        store = numpy.zeros((1 << log) + 8, dtype=numpy.float32)
+        aligned = ctypes.c_void_p(store.ctypes.data + -store.ctypes.data % 32)
+        times = [best(lambda: transform(aligned, 1 << log, chunk, count)) for chunk in (64, 512, 4096, 16384) if chunk <= 1 << log]
+        yield {"group": f"transform of 2^{log}", "name": "FFHT", "ns": min(times) / (count << log)}
 
 
 def main():
     options = arguments()
     if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
         enter_venv(options)
-    rows = rust(options) + list(numpy_peers()) + list(mkl_peers()) + list(torch_peers())
+    rows = rust(options) + [row for peers in (numpy_peers, mkl_peers, torch_peers, ffht_peers) for row in peers()]
     if options.json:
         for row in rows:
             print(json.dumps(row))
         return
+    print("| what | who | ns | times the first |\n| --- | --- | --- | --- |")
     for group in dict.fromkeys(row["group"] for row in rows):
         members = [row for row in rows if row["group"] == group]
-        base = members[0]["ns"]
-        print(f"\n{group}: nanoseconds, and how many times `{members[0]['name']}`")
         for row in members:
-            print(f"  {row['name']:<46} {row['ns']:9.4f}  {row['ns'] / base:6.2f}x")
+            print(f"| {group} | {row['name']} | {row['ns']:.4f} | {row['ns'] / members[0]['ns']:.2f} |")
 
 
 if __name__ == "__main__":
