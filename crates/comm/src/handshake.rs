@@ -63,14 +63,16 @@ fn digest(bytes: &[u8]) -> i64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix) as i64
 }
 
-fn encode(text: &str) -> Vec<u8> {
+/// A text as it travels: behind its length.
+pub fn encode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_count(text.len() as u64, &mut bytes);
     bytes.extend_from_slice(text.as_bytes());
     bytes
 }
 
-fn decode(mut message: &[u8]) -> Option<Vec<(String, String)>> {
+/// The fields of a message, names and values in turn; `None` if it is no list of fields.
+pub fn decode(mut message: &[u8]) -> Option<Vec<(String, String)>> {
     let mut fields = Vec::new();
     while !message.is_empty() {
         let mut text = || {

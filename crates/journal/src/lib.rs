@@ -16,7 +16,7 @@ mod snapshot;
 mod tensors;
 
 pub use snapshot::{MachineState, Saved, Snapshot, Stored};
-pub use tensors::{About, Model, Vectors, parse_model, read_model, write_model};
+pub use tensors::{About, Model, Vectors, model_bytes, parse_model, read_model, write_model};
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -295,7 +295,7 @@ fn write_entry(round: u64, replies: &[Arc<[u8]>]) -> Vec<u8> {
 }
 
 /// A record with this body, and the chain after it.
-fn sealed(chain: &[u8; 8], body: &[u8]) -> (Vec<u8>, [u8; 8]) {
+pub fn sealed(chain: &[u8; 8], body: &[u8]) -> (Vec<u8>, [u8; 8]) {
     let link = link_of(chain, body);
     let length = (body.len() as u32).to_le_bytes();
     let mut record = Vec::with_capacity(body.len() + 16);

@@ -77,9 +77,14 @@ fn checksum(vectors: &Vectors, about: &About) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
+/// The bytes of a model's file.
+pub fn model_bytes((vectors, about): &Model) -> Vec<u8> {
+    encode(vectors, about)
+}
+
 /// Writes a model, whole or not at all.
-pub fn write_model(path: &Path, (vectors, about): &Model) -> Result<(), JournalError> {
-    write_whole(path, &encode(vectors, about))
+pub fn write_model(path: &Path, model: &Model) -> Result<(), JournalError> {
+    write_whole(path, &model_bytes(model))
 }
 
 /// Reads such a model; its vector `x` is there.
