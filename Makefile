@@ -44,6 +44,7 @@ setup: ## Installs the system packages that the tests need, where apt is there.
 	python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv); \
 	command -v node >/dev/null || missing+=(nodejs); \
 	command -v npm >/dev/null || missing+=(npm); \
+	command -v strace >/dev/null || missing+=(strace); \
 	if [ $${#missing[@]} = 0 ]; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then echo "skipped: no apt-get to install $${missing[*]}"; exit 0; fi; \
 	root=(); \
