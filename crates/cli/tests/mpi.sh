@@ -80,15 +80,47 @@ if [ "$status" = 0 ] || ! grep -q "machine 2: its rows are those of machine 1" "
 fi
 echo "ok: a shard that two machines have is refused with their numbers"
 
+# One file with all rows, but not the same on every process: the labels of three of four are inverted.
+awk '{ $1 = ($1 % 2); print }' "$folder"/site-0/rows.libsvm >"$folder/rows-0.libsvm"
+awk '{ $1 = 1 - ($1 % 2); print }' "$folder"/site-0/rows.libsvm >"$folder/rows-1.libsvm"
+cat >"$folder/inverted" <<SCRIPT
+#!/bin/bash
+exec "$corewire" "\$@" --set "problem.data=$folder/rows-\$((OMPI_COMM_WORLD_RANK > 0)).libsvm"
+SCRIPT
+chmod +x "$folder/inverted"
+status=0
+timeout 120 mpirun --oversubscribe -n 4 "$folder/inverted" run --engine mpi --set machines.count=4 --set method.name=core-agd \
+    >"$folder/log" 2>&1 || status=$?
+if [ "$status" = 0 ] || ! grep -q 'machine 1: `rows` is' "$folder/log"; then
+    echo "failed: inverted labels on three of four processes were not refused"; cat "$folder/log"; exit 1
+fi
+echo "ok: other rows on some processes are refused by machine and field"
+
+# Nobody reads what is printed, or the disk is full.
+status=0
+timeout 120 mpirun --oversubscribe -n 2 sh -c "exec \"$corewire\" run --engine mpi --json --set machines.count=2 --set method.name=core-agd >/dev/full" \
+    >"$folder/log" 2>&1 || status=$?
+if [ "$status" != 1 ] || grep -q panicked "$folder/log" || ! grep -q "cannot write to standard output" "$folder/log"; then
+    echo "failed: a full disk ended with $status"; cat "$folder/log"; exit 1
+fi
+timeout 120 mpirun --oversubscribe -n 2 bash -c "exec \"$corewire\" run --engine mpi --json --set machines.count=2 --set method.name=core-agd > >(exec true)" \
+    >"$folder/log" 2>&1 || { echo "failed: a closed pipe is no error"; cat "$folder/log"; exit 1; }
+echo "ok: an output that is full is told, one that is closed is let be"
+
+# Starts a long run on three processes, stops one of them in its middle and leaves its number in `stopped` and its rank in `rank`.
+stop_one() {
+    timeout 120 mpirun --oversubscribe -n 3 "$corewire" run --engine mpi --json --set machines.count=6 --set method.name=core-agd \
+        --set stop.target=0 --set limits.wait_seconds=3 --out "$folder/$1" "${@:2}" >"$folder/out" 2>"$folder/log" &
+    job_id=$!
+    # Once a snapshot is there the run is in its middle.
+    for _ in $(seq 600); do compgen -G "$folder/$1/snapshot-*.safetensors" >/dev/null && break; sleep 0.1; done
+    stopped=$(pgrep -n -f "engine mpi .*$folder/$1")
+    rank=$(tr '\0' '\n' <"/proc/$stopped/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+    kill -STOP "$stopped"
+}
+
 # A process that is stopped is named within the deadline, and the others end.
-timeout 120 mpirun --oversubscribe -n 3 "$corewire" run --engine mpi --set machines.count=6 --set method.name=core-agd \
-    --set stop.target=0 --set stop.rounds=10000000 --set limits.wait_seconds=3 --out "$folder/stopped" >"$folder/log" 2>&1 &
-job_id=$!
-# Once a snapshot is there the run is in its middle.
-for _ in $(seq 600); do compgen -G "$folder/stopped/snapshot-*.safetensors" >/dev/null && break; sleep 0.1; done
-stopped=$(pgrep -n -f "engine mpi .*$folder/stopped")
-rank=$(tr '\0' '\n' <"/proc/$stopped/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
-kill -STOP "$stopped"
+stop_one stopped --set stop.rounds=10000000
 begun=$SECONDS
 wait "$job_id" || true
 kill -KILL "$stopped" 2>/dev/null || true
@@ -96,3 +128,16 @@ if [ $((SECONDS - begun)) -gt 30 ] || ! grep -q "process $rank did not arrive at
     echo "failed: a stopped process was not named"; cat "$folder/log"; exit 1
 fi
 echo "ok: a process that is stopped is named"
+
+# Where the job says so it is named and waited for: once it goes on, so does the run, to the same digest.
+settings=(--set machines.count=6 --set method.name=core-agd --set stop.target=0 --set stop.rounds=3000)
+stop_one waited --set stop.rounds=3000 --set limits.on_late=wait
+for _ in $(seq 200); do grep -q "process $rank did not arrive at exchange.*waiting on" "$folder/log" && break; sleep 0.1; done
+kill -CONT "$stopped"
+wait "$job_id" || { echo "failed: the run did not go on"; cat "$folder/log"; exit 1; }
+expected=$("$corewire" run --json "${settings[@]}" | digest)
+found=$(digest <"$folder/out")
+if ! grep -q "process $rank did not arrive at exchange.*waiting on" "$folder/log" || [ "$found" != "$expected" ]; then
+    echo "failed: a late process was not named and waited for: $found, not $expected"; cat "$folder/log"; exit 1
+fi
+echo "ok: a process that is late is named and waited for"

@@ -128,7 +128,8 @@ impl Snapshot {
         Ok(rounds)
     }
 
-    fn to_bytes(&self, about: &About, link: [u8; 8]) -> Vec<u8> {
+    /// The bytes of its file.
+    pub fn to_bytes(&self, about: &About, link: [u8; 8]) -> Vec<u8> {
         let mut vectors = Vectors::new();
         for (rank, machine) in self.machines.iter().enumerate() {
             for (index, (name, values)) in machine.saved.fields.iter().enumerate() {

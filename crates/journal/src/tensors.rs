@@ -42,14 +42,15 @@ pub(crate) fn encode(vectors: &Vectors, about: &About) -> Vec<u8> {
 
 /// From bytes, or what is wrong with them.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Model, String> {
-    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+    let (length, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
+    let data = bytes.get(8 + length..).ok_or("it is cut short")?;
     let mut vectors = BTreeMap::new();
-    for (name, tensor) in tensors.tensors() {
-        if tensor.dtype() != Dtype::F64 {
+    for (name, tensor) in header.tensors() {
+        if tensor.dtype != Dtype::F64 {
             return Err(format!("its tensor `{name}` does not hold 64-bit floats"));
         }
-        vectors.insert(name, read(tensor.data()).collect());
+        let values = data.get(tensor.data_offsets.0..tensor.data_offsets.1).ok_or("it is cut short")?;
+        vectors.insert(name, read(values).collect());
     }
     let mut about: About = header.metadata().clone().unwrap_or_default().into_iter().collect();
     match about.remove(CHECKSUM) {
