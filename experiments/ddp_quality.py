@@ -50,13 +50,14 @@ def main():
     parser.add_argument("--grid-epochs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--hooks", nargs="+", default=list(HOOKS), choices=list(HOOKS))
     given = parser.parse_args()
     common = ["--net", given.net, "--data", given.data, "--rows", str(given.rows), "--batch", "32"]
     print(f"{given.net}, {given.rows} rows, {given.machines} processes, batch {given.machines} x 32, {given.epochs} epochs, {given.seeds} seeds\n")
     print("| hook | rate | training loss | test accuracy, % | bytes per process and step | fewer than plain |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
-    for name, hook in HOOKS.items():
-        scores = {}
+    for name in given.hooks:
+        hook, scores = HOOKS[name], {}
         for rate in given.grid:
             tried = train(
                 given.python, given.machines,
