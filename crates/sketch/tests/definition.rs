@@ -370,6 +370,25 @@ fn sketches(dim: usize, budget: usize, block: usize) -> Vec<AnySketch> {
 }
 
 #[test]
+fn many_vectors_at_once_are_as_one_by_one() {
+    let (dim, budget) = (1500, 19);
+    let vectors: Vec<Vec<f32>> =
+        (0..9).map(|i| (0..dim).map(|c| ((c * (i + 3)) as f32 * 0.37).sin()).collect()).collect();
+    let slices: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
+    for kernel in Kernel::available() {
+        for family in Family::ALL {
+            let sketch = AnySketch::new(family, &randomness(), dim, budget).unwrap().with_kernel(kernel);
+            let (mut many, mut one) = (vec![0.0; 9 * budget], vec![0.0; budget]);
+            sketch.project_many(3, &slices, &mut many);
+            for (i, vector) in slices.iter().enumerate() {
+                sketch.project(3, vector, &mut one);
+                assert_eq!(bits(&many[i * budget..(i + 1) * budget]), bits(&one), "{family}, vector {i}, {kernel}");
+            }
+        }
+    }
+}
+
+#[test]
 fn kernels_and_threads_agree_on_odd_sizes() {
     let pools = pools();
     for dim in [1, 15, 16, 17, 63, 65, 1023, 1025, 4095, 4096, 4097, 8191, 8209] {

@@ -16,7 +16,7 @@ const BLOCK: usize = 512;
 /// Sums of the coordinates l, 16 + l, 32 + l and 48 + l of every 64: `[l][64]`.
 const TABLES: usize = BLOCK / 4;
 /// Vectors whose tables are kept at a time.
-const VECTORS: usize = 16;
+const VECTORS: usize = 4;
 
 impl Entries for Signs {
     const ROWS: usize = 16;
