@@ -140,6 +140,13 @@ enum JournalCommand {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Sketches share a pool of threads, which would panic on its own where the system gives none.
+    if let Err(error) = rayon::ThreadPoolBuilder::new().build_global() {
+        eprintln!(
+            "corewire: the system gives this process no threads ({error}); raise its limits, `ulimit -u` among them"
+        );
+        return ExitCode::FAILURE;
+    }
     // A download's error shows checksums, which look like seeds.
     let shows_digits = matches!(arguments.command, Command::Data { .. });
     let done = match arguments.command {

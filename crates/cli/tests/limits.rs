@@ -184,3 +184,30 @@ fn a_system_that_gives_no_more_is_told_in_words() {
     assert!(code == Some(1) && found.contains("the stacks of 2000 machines need"), "{code:?} {found}");
     assert!(!found.contains("panicked"), "{found}");
 }
+
+#[test]
+fn a_limit_on_processes_is_told_in_words() {
+    // The superuser has no such limit, and becomes somebody else for the time.
+    let limited = |most: usize| {
+        let script = format!(
+            "ulimit -u {most}; HOME=/nowhere exec timeout 60 \"$0\" run --quiet --set stop.rounds=3 --set method.name=core-agd"
+        );
+        let somebody = ["--reuid=54321", "--regid=54321", "--clear-groups", "sh", "-c", &script, BINARY];
+        Command::new("setpriv").args(somebody).env_remove("XDG_CACHE_HOME").output()
+    };
+    match limited(1000) {
+        Ok(output) if matches!(output.status.code(), Some(0 | 2)) => {}
+        _ => return println!("skipped: no other user can be taken on here, or it cannot read the program"),
+    }
+    for most in 1..8 {
+        let output = limited(most).unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!words.contains("panicked"), "{most} processes: {words}");
+        match output.status.code() {
+            Some(0 | 2) => {}
+            // The shell itself may not get as far as that.
+            Some(1) if words.starts_with("corewire: ") => assert!(words.contains("thread"), "{words}"),
+            code => assert!(words.contains("Resource temporarily unavailable"), "{code:?} {words}"),
+        }
+    }
+}

@@ -572,3 +572,55 @@ fn one_process_writes_a_folder_and_others_are_told_who() {
     // The lock died with its process.
     assert!(object(&["run", "--resume", text(&run), "--set", "stop.rounds=300"])["rounds"].as_u64().unwrap() >= 300);
 }
+
+#[test]
+fn a_cached_optimum_is_believed_only_where_it_is_whole_and_plausible() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = settings(&["method.name=core-agd", "machines.count=2", "problem.rows=200", "problem.alpha=0.02"]);
+    let run = |cache: &str| {
+        let mut command = corewire(&[&["run", "--json"], &keys[..]].concat());
+        let output = command
+            .env("XDG_CACHE_HOME", cache)
+            .env("HOME", folder.path())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (report["rounds"].clone(), report["optimum"].clone(), report["ended"].clone())
+    };
+    let cache = folder.path().join("cache");
+    let truth = run(text(&cache));
+    let file = std::fs::read_dir(cache.join("corewire")).unwrap().next().unwrap().unwrap().path();
+    let line = std::fs::read_to_string(&file).unwrap();
+    let with = |value: f64| {
+        let bits = format!("{:016x}", value.to_bits());
+        format!("{bits} {:08x}\n", crc32c::crc32c(bits.as_bytes()))
+    };
+    assert_eq!(with(truth.1.as_f64().unwrap()), line);
+    for (what, text_of) in [
+        ("not a number", with(f64::NAN)),
+        ("infinite", with(f64::INFINITY)),
+        ("minus infinity", with(f64::NEG_INFINITY)),
+        ("above f(x0)", with(2.0)),
+        ("below what strong convexity allows", with(-1e9)),
+        ("cut off", line[..9].to_owned()),
+        ("without its end", line.trim_end().to_owned()),
+        ("of other digits", line.replace(' ', "0 ")),
+        ("empty", String::new()),
+    ] {
+        std::fs::write(&file, text_of).unwrap();
+        assert_eq!(run(text(&cache)), truth, "{what}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), line, "{what}: it is made again");
+    }
+    // A link is replaced and not written through.
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, "precious").unwrap();
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    assert_eq!(run(text(&cache)), truth);
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "precious");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), line);
+    // Without a cache's name it is in the home folder, and never in the working folder.
+    assert_eq!(run(""), truth);
+    assert!(folder.path().join(".cache/corewire").exists() && !folder.path().join("corewire").exists());
+}
