@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use corewire_comm::group::MOST_MACHINES;
 use corewire_data::shard::{self, Split};
-use corewire_data::{DataSet, known_sets, load};
+use corewire_data::{ColumnOptions, ColumnRef, CsvLines, DataSet, ReadOptions, known_sets, load};
 use corewire_optim::problem::rows_digest;
 use corewire_sketch::{CommonRandomness, Purpose, Seed};
 
@@ -37,11 +37,14 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Cut a data set into one LIBSVM file per machine.
+    /// Cut a data set into one file per machine: CSV as it is, anything else as LIBSVM.
     #[command(after_help = "Example:\n  corewire data shard digits --machines 8 --split label --out shards")]
     Shard {
         /// `digits` or a file.
         data: String,
+        /// The label's column in CSV, by name or by its place counted from 1; the last without a word.
+        #[arg(long, value_name = "COLUMN")]
+        label: Option<String>,
         /// How many machines.
         #[arg(long, default_value_t = 8)]
         machines: usize,
@@ -75,7 +78,62 @@ fn open(data: &str) -> Result<DataSet> {
     if data == "digits" {
         return Ok(corewire_data::digits());
     }
-    Ok(load(Path::new(data), &memory::read_options(memory::share()))?)
+    Ok(load(Path::new(data), &memory::read_options(&ReadOptions::default(), memory::share()))?)
+}
+
+/// What is cut into shards: rows of numbers, or lines of CSV, which stay as they are: what becomes of words is for the job to say.
+enum Whole {
+    Rows(DataSet),
+    Lines(CsvLines),
+}
+
+impl Whole {
+    fn open(data: &str, label: Option<&str>) -> Result<Self> {
+        if data == "digits" {
+            return Ok(Self::Rows(corewire_data::digits()));
+        }
+        let label = label.map(|label| match label.parse() {
+            Ok(place) => ColumnRef::Place(place),
+            Err(_) => ColumnRef::Name(label.to_owned()),
+        });
+        let columns = ColumnOptions { label, ..ColumnOptions::default() };
+        let options = ReadOptions { columns, ..ReadOptions::default() };
+        let options = memory::read_options(&options, memory::share());
+        Ok(match corewire_data::csv_lines(Path::new(data), &options)? {
+            Some(lines) => Self::Lines(lines),
+            None => Self::Rows(load(Path::new(data), &options)?),
+        })
+    }
+
+    fn labels(&self) -> &[f64] {
+        match self {
+            Self::Rows(set) => &set.labels,
+            Self::Lines(lines) => &lines.labels,
+        }
+    }
+
+    fn ending(&self) -> &'static str {
+        match self {
+            Self::Rows(_) => "libsvm",
+            Self::Lines(_) => "csv",
+        }
+    }
+
+    /// The file of these rows, and a digest of it.
+    fn shard(&self, rows: &[usize]) -> Result<(Vec<u8>, String)> {
+        match self {
+            Self::Rows(set) => {
+                let mut text = Vec::new();
+                corewire_data::write_libsvm(&set.select(rows), &mut text)?;
+                Ok((text, rows_digest(set, rows.iter().copied())))
+            }
+            Self::Lines(lines) => {
+                let text = lines.select(rows);
+                let digest = blake3::hash(&text).to_hex()[..16].to_owned();
+                Ok((text, digest))
+            }
+        }
+    }
 }
 
 /// `corewire data`.
@@ -83,24 +141,27 @@ pub fn run(command: &Command) -> Result<()> {
     match command {
         Command::List { json } => list(*json),
         Command::Fetch { name, into, from, json } => fetch(name, into.as_deref(), from.as_deref(), *json),
-        Command::Shard { data, machines, split, out, seed, json } => {
-            let set = open(data)?;
+        Command::Shard { data, label, machines, split, out, seed, json } => {
             if !(1..=MOST_MACHINES).contains(machines) {
                 bail!("`--machines` is from 1 to {MOST_MACHINES}; found {machines}");
             }
+            let whole = Whole::open(data, label.as_deref())?;
             std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
             let mut words = CommonRandomness::new(&Seed::reproducible(*seed)).words(Purpose::Shuffle, u64::MAX, 0);
-            let shards = shard::shards(&set.labels, *machines, *split, || words.next_u64());
+            let shards = shard::shards(whole.labels(), *machines, *split, || words.next_u64());
+            let (count, ending) = (whole.labels().len(), whole.ending());
+            let mut files = Vec::new();
             for (rank, rows) in shards.iter().enumerate() {
-                write(&set.select(rows), &out.join(format!("{rank}.libsvm")))?;
+                let file = format!("{rank}.{ending}");
+                let (text, digest) = whole.shard(rows)?;
+                let path = out.join(&file);
+                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+                files.push(serde_json::json!({ "file": file, "rows": rows.len(), "digest": digest }));
             }
+            let name = Path::new(data).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let manifest = serde_json::json!({
-                "data": set.name, "rows": set.rows(), "columns": set.dim(), "machines": machines,
-                "split": split.to_string(), "seed": seed,
-                "shards": shards.iter().enumerate().map(|(rank, rows)| serde_json::json!({
-                    "file": format!("{rank}.libsvm"), "rows": rows.len(),
-                    "digest": rows_digest(&set, rows.iter().copied()),
-                })).collect::<Vec<_>>(),
+                "data": name, "rows": count, "machines": machines,
+                "split": split.to_string(), "seed": seed, "shards": files,
             });
             let path = out.join("manifest.json");
             std::fs::write(&path, format!("{manifest:#}\n"))
@@ -110,13 +171,9 @@ pub fn run(command: &Command) -> Result<()> {
             match json {
                 true => println!("{}", serde_json::json!({ "machines": machines, "rows": sizes, "folder": out })),
                 false => {
+                    println!("{count} rows on {machines} machines, {least} to {most} each, in {}", out.display());
                     println!(
-                        "{} rows on {machines} machines, {least} to {most} each, in {}",
-                        set.rows(),
-                        out.display()
-                    );
-                    println!(
-                        "train on them with --set 'problem.data={}/{{machine}}.libsvm' --set machines.count={machines}",
+                        "train on them with --set 'problem.data={}/{{machine}}.{ending}' --set machines.count={machines}",
                         out.display()
                     );
                 }
@@ -124,6 +181,7 @@ pub fn run(command: &Command) -> Result<()> {
             Ok(())
         }
         Command::Convert { data, output, json } => {
+            check_output(output)?;
             let set = open(data)?;
             write(&set, output)?;
             match json {
@@ -132,6 +190,15 @@ pub fn run(command: &Command) -> Result<()> {
             }
             Ok(())
         }
+    }
+}
+
+/// Refuses a format that cannot be written, before anything is read.
+fn check_output(path: &Path) -> Result<()> {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_lowercase());
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        None | Some("csv" | "libsvm" | "svm" | "svmlight" | "txt") => Ok(()),
+        Some(ending) => bail!("`.{ending}` cannot be written: name the output FILE.csv or FILE.libsvm"),
     }
 }
 

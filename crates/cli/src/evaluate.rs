@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use corewire_optim::predict::{self, HeldOutRows};
+use corewire_data::Labels;
+use corewire_optim::predict::{self, HeldOutRows, Metrics};
 use corewire_optim::score::{HeldOut, Score};
+use serde_json::{Map, Value, json};
 
 use crate::model::Trained;
 use crate::out;
+use crate::worth::Worth;
 
 /// Arguments of both.
 #[derive(clap::Args)]
@@ -25,39 +28,84 @@ pub struct Arguments {
 /// `corewire evaluate`.
 pub fn evaluate(arguments: &Arguments) -> Result<()> {
     let trained = Trained::read(&arguments.model)?;
-    let set = trained.preparation.apply(trained.rows(&arguments.data)?)?;
-    let (model, classes, sides) = (trained.model, trained.classes().len(), trained.has_sides());
+    let set = trained.preparation.apply(trained.rows(&arguments.data, false)?)?;
+    let (model, classes, sides) = (trained.model, trained.classes(), trained.preparation.has_sides());
     let mut rows = HeldOutRows { set, model, classes, sides };
-    let Some(score) = Score::from_sums(&rows.sums(&trained.x)) else {
+    let Some(Score { rows: count, loss, .. }) = Score::from_sums(&rows.sums(&trained.x)) else {
         bail!("{} has no row of the model's classes", arguments.data);
     };
-    let accuracy = score.is_accuracy.then_some(score.score);
-    let r2 = (!score.is_accuracy).then_some(score.score);
+    let metrics = rows.metrics(&trained.x);
     if arguments.json {
-        return out::json(
-            &serde_json::json!({ "rows": score.rows as u64, "accuracy": accuracy, "r2": r2, "loss": score.loss }),
-        );
+        let (classes, values) = match &metrics {
+            Metrics::Classes(classes) => (Some(classes), None),
+            Metrics::Values(values) => (None, Some(values)),
+        };
+        return out::json(&json!({
+            "rows": count as u64,
+            "loss": loss,
+            "accuracy": classes.map(|m| m.accuracy),
+            "balanced_accuracy": classes.map(|m| m.balanced_accuracy),
+            "log_loss": classes.map(|m| m.log_loss),
+            "auc": classes.map(|m| m.auc),
+            "majority": classes.map(|m| m.majority),
+            "r2": values.map(|m| m.r2),
+            "rmse": values.map(|m| m.rmse),
+            "mae": values.map(|m| m.mae),
+        }));
     }
-    let words = match accuracy {
-        Some(accuracy) => format!("{:.2} % right", 100.0 * accuracy),
-        None => format!("R2 {:.4}", score.score),
-    };
-    out::line(&format!("{} rows: {words}, mean loss {:.6}", score.rows, score.loss))
+    Worth::of_metrics(count, &metrics).print("rows")
 }
 
 /// `corewire predict`.
 pub fn predict(arguments: &Arguments) -> Result<()> {
     let trained = Trained::read(&arguments.model)?;
-    let set = trained.preparation.features(trained.rows(&arguments.data)?);
-    let classes = trained.classes();
+    let set = trained.preparation.features(trained.rows(&arguments.data, true)?);
+    let names = trained.preparation.class_names();
     let mut text = String::new();
+    if !arguments.json {
+        // A regression says a value; ridge on two sides a score; other models a probability of each class.
+        let more: Vec<String> = match trained.model {
+            _ if names.is_empty() => Vec::new(),
+            corewire_optim::problem::Model::Ridge => vec!["score".to_owned()],
+            _ => names.iter().map(|name| quoted(&format!("p({name})"))).collect(),
+        };
+        text += &[vec!["prediction".to_owned()], more].concat().join(",");
+        text.push('\n');
+    }
     for row in 0..set.rows() {
-        let scores = predict::scores(trained.model, classes.len(), &trained.x, &set, row);
-        let said = classes.get(predict::largest(&scores)).copied().unwrap_or(scores[0]);
-        text += &match arguments.json {
-            true => format!("{}\n", serde_json::json!({ "prediction": said })),
-            false => format!("{said}\n"),
+        let scores = predict::scores(trained.model, trained.classes(), &trained.x, &set, row);
+        let probabilities = predict::probabilities(trained.model, &scores);
+        let said = match &trained.preparation.labels {
+            Labels::Numbers { centre } => {
+                text += &match arguments.json {
+                    true => format!("{}\n", json!({ "prediction": scores[0] + centre })),
+                    false => format!("{}\n", scores[0] + centre),
+                };
+                continue;
+            }
+            Labels::Classes(_) => &names[predict::largest(&scores)],
+            _ => &names[usize::from(scores[0] >= 0.0)],
+        };
+        text += &match (arguments.json, probabilities) {
+            (true, Some(p)) => {
+                let p: Map<String, Value> = names.iter().cloned().zip(p.into_iter().map(Value::from)).collect();
+                format!("{}\n", json!({ "prediction": said, "probabilities": p }))
+            }
+            (true, None) => format!("{}\n", json!({ "prediction": said, "score": scores[0] })),
+            (false, p) => {
+                let numbers = p.unwrap_or_else(|| vec![scores[0]]);
+                let numbers: Vec<String> = numbers.iter().map(f64::to_string).collect();
+                format!("{},{}\n", quoted(said), numbers.join(","))
+            }
         };
     }
     out::line(text.trim_end())
+}
+
+/// A field of CSV.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::group::MOST_MACHINES;
 use corewire_comm::{Deadline, Link};
-use corewire_data::Normalise;
 use corewire_data::shard::Split;
+use corewire_data::{ColumnOptions, ColumnRef, Missing, Normalise, ReadOptions};
 use corewire_optim::catalogue::{MethodSettings, StepKind, WireKind, nearest};
 use corewire_optim::method::core::Goal;
 use corewire_optim::problem::Model;
@@ -125,8 +125,19 @@ impl ModelKind {
 pub enum Classes {
     /// Odd against even.
     Parity,
-    /// These against those.
-    Sides([Vec<f64>; 2]),
+    /// These against those, by their labels as text.
+    Sides([Vec<String>; 2]),
+    /// This one against all others.
+    Positive(String),
+}
+
+/// How much the rows of a class count.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClassWeights {
+    /// So much that all classes weigh alike together.
+    Balanced,
+    /// So much each; 1 where nothing is said.
+    Named(BTreeMap<String, f64>),
 }
 
 /// Rows that are kept from training.
@@ -157,6 +168,10 @@ pub struct ProblemSpec {
     pub classes: Option<Classes>,
     /// Whether ridge fits the sides of a binary label, and not a number.
     pub binary: bool,
+    /// How much the rows of a class count.
+    pub class_weights: Option<ClassWeights>,
+    /// How files are read.
+    pub read: ReadOptions,
     /// Coordinates of a synthetic problem.
     pub dim: usize,
     /// Its decay.
@@ -632,13 +647,19 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
         ModelKind::Softmax | ModelKind::TwoLayer => &[("multiclass", false)],
     };
     let task = reader.word("problem.task", tasks)?;
-    let classes = match reader.get("problem.classes") {
-        None => None,
-        Some(Value::String(word)) if word == "parity" => Some(Classes::Parity),
-        Some(value) => Some(Classes::Sides(read_classes(value)?)),
+    let positive = reader.get("problem.positive").map(|value| class_name(value, "problem.positive")).transpose()?;
+    let classes = match (reader.get("problem.classes"), positive) {
+        (None, None) => None,
+        (None, Some(positive)) => Some(Classes::Positive(positive)),
+        (Some(_), Some(_)) => bail!("`problem.classes` and `problem.positive` both name the sides; keep one"),
+        (Some(Value::String(word)), _) if word == "parity" => Some(Classes::Parity),
+        (Some(value), _) => Some(Classes::Sides(read_classes(value)?)),
     };
     if classes.is_some() && matches!(model, ModelKind::Softmax | ModelKind::TwoLayer) {
-        bail!("`problem.classes` names two sides; `{}` takes all classes as they are", model.name());
+        bail!(
+            "`problem.classes` and `problem.positive` name two sides; `{}` takes all classes as they are",
+            model.name()
+        );
     }
     // The bundled digits have ten classes, and binary models of them tell odd from even.
     let bundled = matches!(data, DataSource::Digits | DataSource::PowerLaw);
@@ -649,8 +670,19 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
         None if bundled => Normalise::Unit,
         _ => reader.word("problem.normalise", &words)?,
     };
+    let binary = task || classes.is_some();
+    let class_weights = read_class_weights(reader)?;
+    if class_weights.is_some() && sided && !binary {
+        bail!("`problem.class_weights` is for classes, and this is a regression; `problem.weights` names a column");
+    }
+    let read = read_columns(reader)?;
+    if model == ModelKind::TwoLayer && (class_weights.is_some() || read.columns.weights.is_some()) {
+        bail!("`two-layer` takes all rows alike: remove `problem.weights` and `problem.class_weights`");
+    }
     Ok(ProblemSpec {
-        binary: task || classes.is_some(),
+        binary,
+        class_weights,
+        read,
         classes,
         model,
         alpha: reader.number("problem.alpha", not_negative, "a number, 0 or more")?.unwrap_or(1e-3),
@@ -837,21 +869,74 @@ pub fn parse_method(text: &str) -> Result<(String, BTreeMap<String, String>)> {
     Ok((name.to_owned(), parameters))
 }
 
-fn read_classes(value: &Value) -> Result<[Vec<f64>; 2]> {
+fn read_classes(value: &Value) -> Result<[Vec<String>; 2]> {
     let usage = "`problem.classes` is \"parity\", two classes, [3, 8], or two lists of them, [[0, 1], [2, 3]]: the negative side first";
-    let number = |value: &Value| match value {
-        Value::Integer(value) => Ok(*value as f64),
-        Value::Float(value) => Ok(*value),
-        other => Err(anyhow!("{usage}; found {other}")),
-    };
+    let name = |value: &Value| class_name(value, "").map_err(|_| anyhow!("{usage}; found {value}"));
     let Some([negative, positive]) = value.as_array().map(Vec::as_slice) else {
         bail!("{usage}; found {value}");
     };
     let side = |value: &Value| match value {
-        Value::Array(values) => values.iter().map(number).collect::<Result<Vec<f64>>>(),
-        value => Ok(vec![number(value)?]),
+        Value::Array(values) => values.iter().map(name).collect::<Result<Vec<String>>>(),
+        value => Ok(vec![name(value)?]),
     };
     Ok([side(negative)?, side(positive)?])
+}
+
+/// A label as text.
+fn class_name(value: &Value, key: &str) -> Result<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        other => bail!("`{key}` is a label, as 1 or \"yes\"; found {other}"),
+    }
+}
+
+fn read_class_weights(reader: &Reader<'_>) -> Result<Option<ClassWeights>> {
+    let usage = "`problem.class_weights` is \"balanced\", or a positive number for each class, as { yes = 5, no = 1 }";
+    match reader.get("problem.class_weights") {
+        None => Ok(None),
+        Some(Value::String(word)) if word == "balanced" => Ok(Some(ClassWeights::Balanced)),
+        Some(Value::Table(weights)) => {
+            let weight = |(name, value): (&String, &Value)| {
+                let number = value.as_float().or(value.as_integer().map(|number| number as f64));
+                let number = number.filter(|number| *number > 0.0 && number.is_finite());
+                Ok((name.clone(), number.ok_or_else(|| anyhow!("{usage}; found {name} = {value}"))?))
+            };
+            Ok(Some(ClassWeights::Named(weights.iter().map(weight).collect::<Result<_>>()?)))
+        }
+        Some(other) => bail!("{usage}; found {other}"),
+    }
+}
+
+/// How files are read.
+fn read_columns(reader: &Reader<'_>) -> Result<ReadOptions> {
+    let column = |key: &str, value: &Value| match value {
+        Value::String(name) => Ok(ColumnRef::Name(name.clone())),
+        Value::Integer(place) if *place > 0 => Ok(ColumnRef::Place(*place as usize)),
+        other => bail!("`{key}` is a column's name or its place, counted from 1; found {other}"),
+    };
+    let one = |key: &str| reader.get(key).map(|value| column(key, value)).transpose();
+    let list = |key: &str| match reader.get(key) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(values)) => values.iter().map(|value| column(key, value)).collect::<Result<Vec<_>>>(),
+        Some(value) => Ok(vec![column(key, value)?]),
+    };
+    let missing = [("error", Missing::Error), ("mean", Missing::Mean), ("indicator", Missing::Indicator)];
+    let columns = ColumnOptions {
+        label: one("problem.label")?,
+        weights: one("problem.weights")?,
+        drop: list("problem.drop")?,
+        categorical: list("problem.categorical")?,
+        missing: reader.word("problem.missing", &missing)?,
+    };
+    let header = match reader.get("problem.header") {
+        None => None,
+        Some(Value::String(word)) if word == "auto" => None,
+        Some(_) => Some(reader.flag("problem.header", true)?),
+    };
+    let zero_based = reader.flag("problem.zero_based", false)?;
+    Ok(ReadOptions { columns, header, zero_based, ..ReadOptions::default() })
 }
 
 #[cfg(test)]
@@ -875,7 +960,7 @@ mod tests {
         let job = load(None, &overrides.map(str::to_owned)).unwrap();
         assert_eq!(job.method.settings.budget, Some(64));
         assert_eq!(job.problem.model, ModelKind::Ridge);
-        assert_eq!(job.problem.classes, Some(Classes::Sides([vec![3.0], vec![8.0]])));
+        assert_eq!(job.problem.classes, Some(Classes::Sides([vec!["3".to_owned()], vec!["8".to_owned()]])));
         assert_eq!(job.stop.target(), Some(1e-4));
     }
 
@@ -931,6 +1016,15 @@ mod tests {
             ("[problem]\nalpha = nan", "`problem.alpha`"),
             ("[problem]\nsplit = \"dirichlet:0\"", "`problem.split`"),
             ("[problem]\nclasses = [1]", "two classes, [3, 8], or two lists of them"),
+            ("[problem]\nclasses = [1, 2]\npositive = 2", "both name the sides"),
+            ("[problem]\npositive = true", "`problem.positive` is a label"),
+            ("[problem]\nlabel = 0", "`problem.label` is a column's name or its place, counted from 1; found 0"),
+            ("[problem]\ndrop = [1.5]", "`problem.drop` is a column's name or its place"),
+            ("[problem]\nmissing = \"median\"", "`problem.missing` is one of error, mean, indicator"),
+            ("[problem]\nclass_weights = 3", "`problem.class_weights` is \"balanced\""),
+            ("[problem]\nclass_weights = { yes = -1 }", "found yes = -1"),
+            ("[problem]\ndata = \"a.csv\"\nmodel = \"ridge\"\nclass_weights = \"balanced\"", "this is a regression"),
+            ("[problem]\nmodel = \"two-layer\"\nweights = \"w\"", "`two-layer` takes all rows alike"),
             ("[problem]\nintercept = 1", "`problem.intercept` is true or false; found 1"),
             ("[problem]\nnormalise = \"units\"", "did you mean \"unit\"?"),
             ("[problem]\ndata = \"{machine}.csv\"", "say how many with `machines.count`"),

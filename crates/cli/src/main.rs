@@ -29,6 +29,7 @@ mod session;
 mod summary;
 mod tensorboard;
 mod units;
+mod worth;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

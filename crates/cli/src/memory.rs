@@ -37,9 +37,8 @@ fn told(path: &str, key: &str) -> Option<u64> {
 
 /// How files are read within so much memory: text is at most an eighth of it, for its numbers, their shares and what is computed with
 /// them take the rest.
-pub fn read_options(allowed: u64) -> ReadOptions {
-    let options = ReadOptions::default();
-    ReadOptions { max_bytes: options.max_bytes.min(allowed / 8), max_memory: allowed, ..options }
+pub fn read_options(options: &ReadOptions, allowed: u64) -> ReadOptions {
+    ReadOptions { max_bytes: options.max_bytes.min(allowed / 8), max_memory: allowed, ..options.clone() }
 }
 
 /// What a problem is made of, for an estimate.

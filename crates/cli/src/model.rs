@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
-use corewire_data::{DataSet, Labels, Normalise, Preparation, ReadOptions, Scaling};
+use anyhow::{Context, Result, anyhow, bail};
+use corewire_data::{DataSet, Labels, Normalise, Preparation, ReadOptions, Scaling, Schema};
 use corewire_journal::{self as journal, About};
 use corewire_optim::problem::Model;
 use corewire_optim::run::Finish;
@@ -15,24 +16,31 @@ use crate::session::{self, Prepared};
 
 /// Writes the model of a finished run; `run` says which it is.
 pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> Result<()> {
-    let Preparation { labels, normalise, scaling, intercept } = &prepared.preparation;
+    let preparation = &prepared.preparation;
+    let Preparation { schema, labels, normalise, scaling, intercept } = preparation;
     let mut vectors = BTreeMap::from([("x".to_owned(), finish.iterate.clone())]);
+    let mut keep = |name: &str, values: &[f64]| {
+        vectors.insert(name.to_owned(), values.to_vec());
+    };
     let coding = match labels {
-        Labels::Numbers => "numbers",
+        Labels::Numbers { centre } => {
+            keep("centre", &[*centre]);
+            "numbers"
+        }
         Labels::Parity => "parity",
         Labels::Sides { negative, positive } => {
-            vectors.insert("negative".to_owned(), negative.clone());
-            vectors.insert("positive".to_owned(), positive.clone());
+            keep("negative", negative);
+            keep("positive", positive);
             "sides"
         }
         Labels::Classes(classes) => {
-            vectors.insert("classes".to_owned(), classes.clone());
+            keep("classes", classes);
             "classes"
         }
     };
     if let Some(Scaling { shifts, scales }) = scaling {
-        vectors.insert("shifts".to_owned(), shifts.clone());
-        vectors.insert("scales".to_owned(), scales.clone());
+        keep("shifts", shifts);
+        keep("scales", scales);
     }
     let mut about = run.clone();
     about.extend(
@@ -42,10 +50,61 @@ pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> 
             ("intercept", intercept.to_string()),
             ("rounds", finish.last.round.to_string()),
             ("digest", format!("{:016x}", finish.digest)),
+            ("class_names", serde_json::to_string(&preparation.class_names())?),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
+    if let Some(own) = OwnUnits::of(prepared.model, preparation, &finish.iterate) {
+        keep("coefficients", &own.coefficients.concat());
+        keep("intercepts", &own.intercepts);
+    }
+    if let Some(schema) = schema {
+        about.insert("columns".to_owned(), serde_json::to_string(&**schema)?);
+        about.insert("features".to_owned(), serde_json::to_string(&schema.feature_names())?);
+    }
     Ok(journal::write_model(path, &(vectors, about))?)
+}
+
+/// A linear model in the units of the file: a score is an intercept and the sum of coefficients times features.
+pub struct OwnUnits {
+    /// For every class that has a score.
+    pub coefficients: Vec<Vec<f64>>,
+    /// Likewise.
+    pub intercepts: Vec<f64>,
+}
+
+impl OwnUnits {
+    /// Of a model that was trained on scaled columns; `None` for a network, and where rows have unit norm: their scale is each row's own.
+    pub fn of(model: Model, preparation: &Preparation, x: &[f64]) -> Option<Self> {
+        if matches!(model, Model::TwoLayer { .. }) || preparation.normalise == Normalise::Unit {
+            return None;
+        }
+        Some(Self::of_prepared(preparation, x))
+    }
+
+    /// The same for rows of unit norm, too, with features that have been scaled to it.
+    pub fn of_prepared(preparation: &Preparation, x: &[f64]) -> Self {
+        let blocks = if let Labels::Classes(classes) = &preparation.labels { classes.len().max(1) } else { 1 };
+        let centre = if let Labels::Numbers { centre } = preparation.labels { centre } else { 0.0 };
+        let (mut coefficients, mut intercepts) = (Vec::new(), Vec::new());
+        for block in x.chunks_exact(x.len() / blocks) {
+            let (weights, own) = match (preparation.intercept, block.split_last()) {
+                (true, Some((own, weights))) => (weights, *own),
+                _ => (block, 0.0),
+            };
+            let mut weights = weights.to_vec();
+            let mut intercept = own + centre;
+            if let Some(Scaling { shifts, scales }) = &preparation.scaling {
+                for (j, weight) in weights.iter_mut().enumerate() {
+                    *weight /= scales[j];
+                    intercept -= *weight * shifts[j];
+                }
+            }
+            coefficients.push(weights);
+            intercepts.push(intercept);
+        }
+        Self { coefficients, intercepts }
+    }
 }
 
 /// A model with what is needed to use it.
@@ -78,8 +137,19 @@ impl Trained {
         }
         let mut vector = |name: &str| vectors.remove(name).ok_or_else(|| anyhow!("{shown} has no `{name}`"));
         let x = vector("x")?;
+        let schema = match about.get("columns") {
+            None => None,
+            Some(text) => {
+                let schema: Schema =
+                    serde_json::from_str(text).with_context(|| format!("{shown}: its columns are not understood"))?;
+                Some(Arc::new(schema))
+            }
+        };
         let labels = match word("labels")?.as_str() {
-            "numbers" => Labels::Numbers,
+            "numbers" => {
+                let centre = vector("centre")?.first().copied().filter(|centre| centre.is_finite());
+                Labels::Numbers { centre: centre.ok_or_else(|| anyhow!("{shown}: its `centre` is not a number"))? }
+            }
             "parity" => Labels::Parity,
             "sides" => Labels::Sides { negative: vector("negative")?, positive: vector("positive")? },
             "classes" => Labels::Classes(vector("classes")?),
@@ -101,7 +171,10 @@ impl Trained {
         for (field, fits) in [
             ("normalise", *word("normalise")? == spec.normalise.name()),
             ("intercept", *word("intercept")? == spec.intercept.to_string()),
-            ("labels", coded == model.has_classes() && (matches!(labels, Labels::Numbers) != spec.binary || coded)),
+            (
+                "labels",
+                coded == model.has_classes() && (matches!(labels, Labels::Numbers { .. }) != spec.binary || coded),
+            ),
         ] {
             if !fits {
                 bail!("{shown}: its `{field}` is {}, which its `job` contradicts", word(field)?);
@@ -113,27 +186,26 @@ impl Trained {
         let classes = if let Labels::Classes(classes) = &labels { classes.len() } else { 0 };
         let columns = columns(model, classes, x.len(), intercept).filter(|&columns| {
             scaling.as_ref().is_none_or(|scaling| scaling.shifts.len() == columns && scaling.scales.len() == columns)
+                && schema.as_ref().is_none_or(|schema| schema.dim() == columns)
         });
         let columns = columns.ok_or_else(|| anyhow!("{shown}: {} coordinates do not fit its model", x.len()))?;
-        let preparation = Preparation { labels, normalise, scaling, intercept };
+        let preparation = Preparation { schema, labels, normalise, scaling, intercept };
         Ok(Self { x, model, preparation, columns, spec })
     }
 
     /// How many classes it tells apart, where it has a score per class.
-    pub fn classes(&self) -> &[f64] {
-        if let Labels::Classes(classes) = &self.preparation.labels { classes } else { &[] }
+    pub fn classes(&self) -> usize {
+        if let Labels::Classes(classes) = &self.preparation.labels { classes.len() } else { 0 }
     }
 
-    /// Whether it tells two sides apart.
-    pub fn has_sides(&self) -> bool {
-        matches!(self.preparation.labels, Labels::Parity | Labels::Sides { .. })
-    }
-
-    /// Rows as they are in a file, with features as the model wants them; the labels are the file's.
-    pub fn rows(&self, data: &str) -> Result<DataSet> {
+    /// Rows of a file as numbers; the labels are the file's. With `unlabelled` there may be none.
+    pub fn rows(&self, data: &str, unlabelled: bool) -> Result<DataSet> {
         let source = if data == "digits" { DataSource::Digits } else { DataSource::File(data.into()) };
-        let options = ReadOptions { dim: Some(self.columns), ..memory::read_options(memory::share()) };
-        let set = session::read_rows(&source, &options)?;
+        let schema = self.preparation.schema.clone();
+        let dim = schema.is_none().then_some(self.columns);
+        let options = ReadOptions { dim, schema, unlabelled, ..memory::read_options(&self.spec.read, memory::share()) };
+        let (set, unknown) = self.preparation.encode(session::read_rows(&source, &options)?)?;
+        session::tell_unknown(&unknown, "rows");
         // The same file with the same limit is the rows of training.
         let set = match self.spec.rows.filter(|_| is_same(&source, &self.spec.data)) {
             Some(rows) => set.first_rows(rows),

@@ -185,7 +185,7 @@ fn run_on<T: Transport + 'static>(
     let report = summary::Report::new(&session, &prepared, &finish);
     match arguments.json {
         true => crate::out::line(&serde_json::to_string(&report)?)?,
-        false => summary::print(&session, &finish, &report, folder.as_deref())?,
+        false => summary::print(&session, &prepared, &finish, &report, folder.as_deref())?,
     }
     Ok(exit_code(finish.ended, &rules))
 }

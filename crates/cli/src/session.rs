@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::{Collective, CommError, Group, Metered, Reduction, Transport, Tree, handshake};
-use corewire_data::{DataSet, Labels, Moments, Normalise, Preparation, ReadOptions};
+use corewire_data::{DataSet, Labels, Moments, Normalise, Preparation, Raw, ReadOptions, Schema, Survey, Unknown};
 use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
 use corewire_journal::{Contents, MachineState, Snapshot};
@@ -18,7 +18,7 @@ use corewire_optim::method::Method;
 use corewire_optim::optimum;
 use corewire_optim::predict::HeldOutRows;
 use corewire_optim::probe::Probe;
-use corewire_optim::problem::{ModelSpec, Problem, rows_digest};
+use corewire_optim::problem::{Model, ModelSpec, Problem, rows_digest};
 use corewire_optim::replay::{self, Facts};
 use corewire_optim::run::{Begin, Finish, First, Gap, Observer, Rules, RunPart, Silent};
 use corewire_optim::score::HeldOut;
@@ -28,7 +28,7 @@ use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Seed, Sketch
 use zeroize::Zeroizing;
 
 use crate::job::{
-    Classes, DEFAULT_ROUNDS, DataSource, Engine, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows,
+    ClassWeights, Classes, DEFAULT_ROUNDS, DataSource, Engine, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows,
 };
 use crate::memory::{self, Size};
 use crate::{cache, secrecy};
@@ -49,9 +49,9 @@ pub fn seed(job: &Job) -> Result<Seed> {
 }
 
 /// The rows of a file, or the bundled ones.
-pub fn read_rows(source: &DataSource, options: &ReadOptions) -> Result<DataSet> {
+pub fn read_rows(source: &DataSource, options: &ReadOptions) -> Result<Raw> {
     match source {
-        DataSource::Digits => Ok(corewire_data::digits()),
+        DataSource::Digits => Ok(Raw::Rows(corewire_data::digits(), true)),
         DataSource::File(path) => {
             if !path.exists() {
                 bail!(
@@ -60,7 +60,7 @@ pub fn read_rows(source: &DataSource, options: &ReadOptions) -> Result<DataSet> 
                     path.display()
                 );
             }
-            Ok(corewire_data::load(path, options)?)
+            Ok(corewire_data::read(path, options)?)
         }
         DataSource::PowerLaw | DataSource::Sites(_) => bail!("these are not the rows of one file"),
     }
@@ -323,7 +323,7 @@ fn power_law(job: &Job, machines: usize, randomness: &CommonRandomness) -> Probl
 
 /// How files are read within the limits of a job.
 fn read_options(job: &Job) -> ReadOptions {
-    memory::read_options(memory::allowed(&job.limits))
+    memory::read_options(&job.problem.read, memory::allowed(&job.limits))
 }
 
 /// Reads all rows and shares them out.
@@ -331,31 +331,60 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     let spec = &job.problem;
     if spec.data == DataSource::PowerLaw {
         check_memory(job, Size { coordinates: spec.dim, ..Size::default() }, job.machines)?;
-        let preparation =
-            Preparation { labels: Labels::Numbers, normalise: Normalise::None, scaling: None, intercept: false };
+        let preparation = Preparation {
+            schema: None,
+            labels: Labels::Numbers { centre: 0.0 },
+            normalise: Normalise::None,
+            scaling: None,
+            intercept: false,
+        };
         let problem = Arc::new(power_law(job, job.machines, randomness));
         return Ok(Pooled { problem, preparation: Arc::new(preparation), held_out: None });
     }
     let raw = read_rows(&spec.data, &ReadOptions { rows: spec.rows, ..read_options(job) })?;
     let raw = match spec.rows {
-        Some(rows) => raw.first_rows(rows),
-        None => raw,
+        Some(rows) if rows < raw.rows() => raw.select(&(0..rows).collect::<Vec<_>>()),
+        _ => raw,
     };
-    let columns = raw.dim();
-    let classes = if spec.model().has_classes() { raw.classes().len() } else { 0 };
-    check_memory(job, Size::of(&raw, spec, classes), job.machines)?;
     let (raw, kept) = hold_out(raw, spec, 0, randomness);
-    let name = raw.name.clone();
-    let raw = select_sides(raw, spec)?;
-    let classes = if counts_classes(spec) { raw.classes() } else { Vec::new() };
-    let scaling =
-        (spec.normalise == Normalise::Standard).then(|| Moments::of(&raw.matrix).scaling(raw.matrix.is_sparse()));
-    let labels = label_rule(spec, &classes, &name)?;
-    let preparation = Preparation { labels, normalise: spec.normalise, scaling, intercept: spec.intercept };
-    let data = preparation.apply(raw)?;
-    if data.rows() == 0 {
+    let raw = of_named_classes(raw, spec);
+    let schema = match &raw {
+        Raw::Table(table) => Some(Survey::of(table).schema(spec.read.columns.missing)),
+        Raw::Rows(..) => None,
+    };
+    let sparse = |set: &DataSet| schema.as_ref().map_or(set.matrix.is_sparse(), Schema::keeps_zeros);
+    let set = match (raw, &schema) {
+        (Raw::Table(table), Some(schema)) => schema.encode(table)?.0,
+        (Raw::Rows(set, _), _) => set,
+        (Raw::Table(_), None) => unreachable!("a table has a schema"),
+    };
+    let name = set.name.clone();
+    if set.rows() == 0 {
         bail!("{name} has no row of the classes of `problem.classes`");
     }
+    let columns = set.dim();
+    let words = schema.as_ref().and_then(Schema::label_words);
+    let classes = match words {
+        Some(words) => (0..words.len()).map(|place| place as f64).collect(),
+        None if counts_classes(spec) => set.classes(),
+        None => Vec::new(),
+    };
+    let scored = if spec.model().has_classes() { classes.len() } else { 0 };
+    check_memory(job, Size::of(&set, spec, scored), job.machines)?;
+    let scaling = (spec.normalise == Normalise::Standard).then(|| Moments::of(&set.matrix).scaling(sparse(&set)));
+    let labels = label_rule(spec, &classes, words, &name)?;
+    if let Labels::Sides { negative, positive } = &labels {
+        // A class that no row has is a mistake.
+        set.select_classes(negative, positive)?;
+    }
+    let mut preparation = Preparation {
+        schema: schema.map(Arc::new),
+        labels,
+        normalise: spec.normalise,
+        scaling,
+        intercept: spec.intercept,
+    };
+    let data = weigh(spec, &mut preparation, set, classes.len(), |sums| Ok(sums.to_vec()))?.0;
     let held_out = held_out(job, kept, columns, &preparation)?.map(Arc::new);
     let problem = Problem::rows(data, model_spec(spec, classes.len()), job.machines, spec.split, randomness);
     Ok(Pooled { problem: Arc::new(problem), preparation: Arc::new(preparation), held_out })
@@ -377,80 +406,188 @@ fn model_spec(spec: &ProblemSpec, classes: usize) -> ModelSpec {
 
 /// Whether the distinct labels have to be known before rows can be labelled.
 fn counts_classes(spec: &ProblemSpec) -> bool {
-    spec.model().has_classes() || (spec.binary && spec.classes.is_none())
+    let open = matches!(spec.classes, None | Some(Classes::Positive(_)));
+    spec.model().has_classes() || (spec.binary && open)
 }
 
-/// Rows of the two sides alone, where sides are named; a class that no row has is a mistake.
-fn select_sides(set: DataSet, spec: &ProblemSpec) -> Result<DataSet> {
+/// Rows of the two sides alone, where sides are named.
+fn of_named_classes(raw: Raw, spec: &ProblemSpec) -> Raw {
     match &spec.classes {
-        Some(Classes::Sides([negative, positive])) if !spec.data.is_sites() => {
-            set.select_classes(negative, positive)?;
-            Ok(keep_sides(set, negative, positive))
-        }
-        Some(Classes::Sides([negative, positive])) => Ok(keep_sides(set, negative, positive)),
-        _ => Ok(set),
+        Some(Classes::Sides(sides)) => raw.with_labels(&sides.concat()),
+        _ => raw,
     }
 }
 
-fn keep_sides(set: DataSet, negative: &[f64], positive: &[f64]) -> DataSet {
-    let named = |i: &usize| negative.contains(&set.labels[*i]) || positive.contains(&set.labels[*i]);
-    set.select(&(0..set.rows()).filter(named).collect::<Vec<_>>())
-}
-
-/// What becomes of labels, given the classes of all rows.
-fn label_rule(spec: &ProblemSpec, classes: &[f64], name: &str) -> Result<Labels> {
+/// What becomes of labels, given the classes of all rows and their words, where labels are such.
+fn label_rule(spec: &ProblemSpec, classes: &[f64], words: Option<&[String]>, name: &str) -> Result<Labels> {
+    let called = |class: &f64| match words {
+        Some(words) => words.get(*class as usize).cloned().unwrap_or_default(),
+        None => class.to_string(),
+    };
     if spec.model().has_classes() {
         return Ok(Labels::Classes(classes.to_vec()));
     }
+    let number = |class: &String| match words {
+        Some(words) => words.iter().position(|word| word == class).map(|place| place as f64),
+        None => class.parse().ok(),
+    };
+    let find = |class: &String| {
+        let known: Vec<String> = classes.iter().map(called).collect();
+        number(class).ok_or_else(|| anyhow!("{name} has no class `{class}`; there is {}", known.join(", ")))
+    };
+    let side = |side: &[String]| side.iter().map(find).collect::<Result<Vec<f64>>>();
     Ok(match &spec.classes {
-        Some(Classes::Parity) => Labels::Parity,
+        Some(Classes::Parity) => match words {
+            None => Labels::Parity,
+            Some(_) => bail!("{name} has words for labels, which are neither even nor odd: set `problem.positive`"),
+        },
         Some(Classes::Sides([negative, positive])) => {
-            Labels::Sides { negative: negative.clone(), positive: positive.clone() }
+            Labels::Sides { negative: side(negative)?, positive: side(positive)? }
         }
-        None if !spec.binary => Labels::Numbers,
+        Some(Classes::Positive(positive)) => {
+            let positive = side(std::slice::from_ref(positive))?;
+            let negative: Vec<f64> = classes.iter().copied().filter(|class| !positive.contains(class)).collect();
+            if negative.len() == classes.len() || negative.is_empty() {
+                let known: Vec<String> = classes.iter().map(called).collect();
+                bail!("`problem.positive` has to be one class of several; {name} has {}", known.join(", "));
+            }
+            Labels::Sides { negative, positive }
+        }
+        None if !spec.binary => match words {
+            None => Labels::Numbers { centre: 0.0 },
+            Some(words) => bail!(
+                "the labels of {name} are words, as `{}`, and ridge fits numbers: set `problem.label` to another column, \
+                 or `problem.model` to \"logistic\"",
+                words.first().map_or("", String::as_str)
+            ),
+        },
         None => match classes {
             &[negative, positive] => Labels::Sides { negative: vec![negative], positive: vec![positive] },
             classes => bail!(
-                "{name} has {} classes and `{}` needs two sides: set `problem.classes`, for example [[{}], [{}]] or \"parity\"",
+                "{name} has {} classes and `{}` needs two sides: set `problem.positive` to one of them, or `problem.classes`, for \
+                 example [[{}], [{}]]{}",
                 classes.len(),
                 spec.model.name(),
-                classes.first().copied().unwrap_or(1.0),
-                classes.last().copied().unwrap_or(2.0)
+                classes.first().map_or("1".to_owned(), called),
+                classes.last().map_or("2".to_owned(), called),
+                if words.is_none() { " or \"parity\"" } else { "" }
             ),
         },
     })
 }
 
-/// Takes a share of the rows out of training, drawn from the common randomness.
-fn hold_out(
-    set: DataSet,
+/// Prepares rows, gives them their weights, and says what the rows of all machines weigh together. `add_up` adds numbers over
+/// all machines; it is called only where a sum is needed.
+fn weigh(
     spec: &ProblemSpec,
-    rank: usize,
-    randomness: &CommonRandomness,
-) -> (DataSet, Option<DataSet>) {
-    let Some(TestRows::Share(share)) = spec.test else { return (set, None) };
+    preparation: &mut Preparation,
+    mut set: DataSet,
+    classes: usize,
+    add_up: impl FnOnce(&[f64]) -> Result<Vec<f64>>,
+) -> Result<(DataSet, Option<f64>)> {
+    if let Some(ClassWeights::Named(named)) = &spec.class_weights {
+        let called: Vec<String> = set.labels.iter().map(|&label| preparation.class_name(label)).collect();
+        let weight = |name: &String| named.get(name).copied().unwrap_or(1.0);
+        multiply_weights(&mut set, called.iter().map(weight));
+    }
+    let centred = matches!(preparation.labels, Labels::Numbers { .. }) && preparation.intercept;
+    let balanced = spec.class_weights == Some(ClassWeights::Balanced);
+    if set.weights.is_empty()
+        && !centred
+        && !balanced
+        && spec.class_weights.is_none()
+        && spec.read.columns.weights.is_none()
+    {
+        return Ok((preparation.apply(set)?, None));
+    }
+    let weight = |set: &DataSet, row: usize| set.weights.get(row).copied().unwrap_or(1.0);
+    if centred {
+        // A mean far from 0 would otherwise be paid for by the penalty of the intercept.
+        let sums: [f64; 2] = (0..set.rows())
+            .fold([0.0; 2], |[whole, sum], i| [whole + weight(&set, i), sum + weight(&set, i) * set.labels[i]]);
+        let [whole, sum] = add_up(&sums)?[..] else { bail!("two sums were asked for") };
+        check_weight(whole)?;
+        preparation.labels = Labels::Numbers { centre: sum / whole };
+        return Ok((preparation.apply(set)?, Some(whole)));
+    }
+    let mut set = preparation.apply(set)?;
+    // Rows and weight of every class.
+    let class = |label: f64| if preparation.has_sides() { usize::from(label > 0.0) } else { label as usize };
+    let counted = if preparation.has_sides() { 2 } else { classes.max(1) };
+    let mut sums = vec![0.0; 2 * counted];
+    for i in 0..set.rows() {
+        let class = class(set.labels[i]).min(counted - 1);
+        sums[2 * class] += 1.0;
+        sums[2 * class + 1] += weight(&set, i);
+    }
+    let sums = add_up(&sums)?;
+    let rows: f64 = sums.iter().step_by(2).sum();
+    let share = |class: usize| if balanced { rows / (counted as f64 * sums[2 * class].max(1.0)) } else { 1.0 };
+    let whole = (0..counted).map(|class| share(class) * sums[2 * class + 1]).sum();
+    check_weight(whole)?;
+    if balanced {
+        let shares: Vec<f64> = set.labels.iter().map(|&label| share(class(label))).collect();
+        multiply_weights(&mut set, shares.into_iter());
+    }
+    Ok((set, Some(whole)))
+}
+
+fn check_weight(whole: f64) -> Result<()> {
+    if !(whole > 0.0 && whole.is_finite()) {
+        bail!("the rows weigh {whole} together: `problem.weights` has to name a column with positive numbers");
+    }
+    Ok(())
+}
+
+fn multiply_weights(set: &mut DataSet, factors: impl Iterator<Item = f64>) {
+    if set.weights.is_empty() {
+        set.weights = vec![1.0; set.rows()];
+    }
+    set.weights.iter_mut().zip(factors).for_each(|(weight, factor)| *weight *= factor);
+}
+
+/// Takes a share of the rows out of training, drawn from the common randomness.
+fn hold_out(raw: Raw, spec: &ProblemSpec, rank: usize, randomness: &CommonRandomness) -> (Raw, Option<Raw>) {
+    let Some(TestRows::Share(share)) = spec.test else { return (raw, None) };
     let mut words = randomness.words(Purpose::Shuffle, u64::MAX - 1, rank as u32);
-    let order = corewire_data::shard::permutation(set.rows(), || words.next_u64());
-    let (kept, rest) = order.split_at((share * set.rows() as f64).round() as usize);
+    let order = corewire_data::shard::permutation(raw.rows(), || words.next_u64());
+    let (kept, rest) = order.split_at((share * raw.rows() as f64).round() as usize);
     let sorted = |rows: &[usize]| {
         let mut rows = rows.to_vec();
         rows.sort_unstable();
         rows
     };
-    (set.select(&sorted(rest)), Some(set.select(&sorted(kept))))
+    (raw.select(&sorted(rest)), Some(raw.select(&sorted(kept))))
 }
 
 /// Held-out rows as the model wants them: those that were kept, or those of the test file.
-fn held_out(job: &Job, kept: Option<DataSet>, columns: usize, preparation: &Preparation) -> Result<Option<DataSet>> {
+fn held_out(job: &Job, kept: Option<Raw>, columns: usize, preparation: &Preparation) -> Result<Option<DataSet>> {
     let raw = match (&job.problem.test, kept) {
-        (None, _) => return Ok(None),
-        (Some(TestRows::Share(_)), kept) => kept,
+        (None, _) | (Some(TestRows::Share(_)), None) => return Ok(None),
+        (Some(TestRows::Share(_)), Some(kept)) => kept,
         (Some(TestRows::File(path)), _) => {
-            let options = ReadOptions { dim: Some(columns), ..read_options(job) };
-            Some(corewire_data::load(path, &options).with_context(|| "cannot use `problem.test`")?)
+            let schema = preparation.schema.clone();
+            let dim = schema.is_none().then_some(columns);
+            let options = ReadOptions { dim, schema, ..read_options(job) };
+            corewire_data::read(path, &options).with_context(|| "cannot use `problem.test`")?
         }
     };
-    raw.map(|raw| Ok(preparation.apply(raw)?)).transpose()
+    let (set, unknown) = preparation.encode(raw)?;
+    tell_unknown(&unknown, "held-out rows");
+    let set = DataSet { weights: Vec::new(), matrix: set.matrix.widened(columns), ..set };
+    Ok(Some(preparation.apply(set)?))
+}
+
+/// Says where rows have words that a model does not know.
+pub fn tell_unknown(unknown: &Unknown, whose: &str) {
+    if let Some((column, word)) = &unknown.first {
+        let word = if word.is_empty() { "no value".to_owned() } else { format!("`{word}`") };
+        eprintln!(
+            "note: {} cells of the {whose} have words that no row of training had, as {word} in `{column}`; they count as none \
+             of the known ones",
+            unknown.cells
+        );
+    }
 }
 
 /// f*, from the cache where this problem was solved before; `None` where no solver is trusted with it.
@@ -522,8 +659,12 @@ pub struct Prepared {
     pub info: &'static MethodInfo,
     /// What a baseline was given.
     pub constants: Option<Constants>,
+    /// What is fitted.
+    pub model: Model,
     /// What was done to the rows.
     pub preparation: Preparation,
+    /// What the rows of all machines weigh together.
+    pub weight: f64,
     /// The digests of all machines' rows.
     pub shares: Vec<String>,
 }
@@ -629,7 +770,9 @@ impl<O: Observer> Duty<'_, O> {
             start: start.to_vec(),
             info,
             constants,
+            model: share.problem.spec().model,
             preparation: share.preparation,
+            weight: share.problem.weight(),
             shares: share.shares,
         };
         let given = prepared.constants.as_ref().unwrap_or(&none);
@@ -681,44 +824,45 @@ impl<O: Observer> Duty<'_, O> {
         }
         let DataSource::Sites(paths) = &spec.data else { bail!("there are no rows") };
         let read = read_site(&paths[rank], &session.job, rank, &session.randomness);
-        let facts = read.as_ref().map(|(set, _, fixed_columns)| SiteFacts {
-            rows: set.rows() as u64,
-            columns: set.dim() as u64,
-            fixed_columns: *fixed_columns,
-            sparse: set.matrix.is_sparse(),
-            classes: if counts_classes(spec) { set.classes() } else { Vec::new() },
-            digest: rows_digest(set, 0..set.rows()),
-        });
-        let facts = facts.map_err(|error| format!("{error:#}"));
-        let rule = match (counts_classes(spec), spec.model().has_classes()) {
-            (false, _) => ClassRule::Numbers,
-            (true, true) => ClassRule::Any,
-            (true, false) => ClassRule::Two,
+        let facts = read
+            .as_ref()
+            .map_err(|error| format!("{error:#}"))
+            .map(|(raw, _)| raw)
+            .and_then(|raw| site_facts(raw, spec).map_err(|error| format!("{error:#}")));
+        let rule = match (counts_classes(spec), spec.model().has_classes(), &spec.classes) {
+            (false, _, _) => ClassRule::Numbers,
+            (true, true, _) | (true, _, Some(_)) => ClassRule::Any,
+            (true, false, None) => ClassRule::Two,
         };
-        let (agreed, shares) = sites::agree(comm, facts, &rule).map_err(RunError::from)?;
-        let (set, kept, _) = read?;
+        let missing = spec.read.columns.missing;
+        let (agreed, shares) = sites::agree(comm, facts, &rule, missing).map_err(RunError::from)?;
+        let (raw, kept) = read?;
+        let name = paths[rank].file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let labels = label_rule(spec, &agreed.classes, agreed.schema.as_ref().and_then(Schema::label_words), &name)?;
+        let schema = agreed.schema.map(Arc::new);
+        let mut preparation =
+            Preparation { schema, labels, normalise: spec.normalise, scaling: None, intercept: spec.intercept };
+        let (set, _) = preparation.encode(raw)?;
+        let set = DataSet { matrix: set.matrix.widened(agreed.columns), ..set };
         let machines = if session.job.engine == Engine::Threads { comm.size() } else { 1 };
-        let classes = if spec.model().has_classes() { agreed.classes.len() } else { 0 };
-        check_memory(&session.job, Size { columns: agreed.columns, ..Size::of(&set, spec, classes) }, machines)?;
-        let widen = |set: DataSet| DataSet { matrix: set.matrix.widened(agreed.columns), ..set };
-        let (set, kept) = (widen(set), kept.map(widen));
-        let scaling = match spec.normalise {
-            Normalise::Standard => {
-                let mine = Moments::of(&set.matrix);
-                Some(sites::agree_on_scaling(comm, &mine, agreed.sparse).map_err(RunError::from)?)
-            }
-            _ => None,
-        };
-        let labels = label_rule(spec, &agreed.classes, &set.name)?;
-        let preparation = Preparation { labels, normalise: spec.normalise, scaling, intercept: spec.intercept };
+        let scored = if spec.model().has_classes() { agreed.classes.len() } else { 0 };
+        check_memory(&session.job, Size::of(&set, spec, scored), machines)?;
+        if spec.normalise == Normalise::Standard {
+            let mine = Moments::of(&set.matrix);
+            let scaling = sites::agree_on_scaling(comm, &mine, agreed.sparse).map_err(RunError::from)?;
+            preparation.scaling = Some(scaling);
+        }
+        let (data, weight) = weigh(spec, &mut preparation, set, agreed.classes.len(), |sums| {
+            Ok(sites::add_up(comm, sums).map_err(RunError::from)?)
+        })?;
         let kept = kept.filter(|_| matches!(spec.test, Some(TestRows::Share(_))));
         let held_out = match (&spec.test, rank) {
             (Some(TestRows::File(_)), 1..) => None,
             _ => held_out(&session.job, kept, agreed.columns, &preparation)?,
         };
-        let data = preparation.apply(set)?;
         let model = model_spec(spec, agreed.classes.len());
-        let problem = Problem::site(data, model, rank, comm.size(), agreed.rows, &session.randomness);
+        let weight = weight.unwrap_or(agreed.rows as f64);
+        let problem = Problem::site(data, model, rank, comm.size(), agreed.rows, weight, &session.randomness);
         Ok(Share { problem: Arc::new(problem), preparation, held_out, shares })
     }
 
@@ -790,25 +934,42 @@ pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     }
 }
 
-/// A machine's own file: its rows for training, those it holds out, and whether the format says how many columns there are.
-fn read_site(
-    path: &Path,
-    job: &Job,
-    rank: usize,
-    randomness: &CommonRandomness,
-) -> Result<(DataSet, Option<DataSet>, bool)> {
+/// A machine's own file: its rows for training, and those it holds out.
+fn read_site(path: &Path, job: &Job, rank: usize, randomness: &CommonRandomness) -> Result<(Raw, Option<Raw>)> {
     let spec = &job.problem;
     if spec.rows.is_some() {
         bail!("`problem.rows` is for one file with all rows; here every machine has its own");
     }
     let options = ReadOptions { allow_empty: true, ..read_options(job) };
-    let (set, fixed_columns) = corewire_data::load_shard(path, &options)?;
-    let set = match spec.classes.as_ref().filter(|_| spec.model != ModelKind::Softmax) {
-        Some(Classes::Sides([negative, positive])) => keep_sides(set, negative, positive),
-        _ => set,
+    let raw = of_named_classes(corewire_data::read(path, &options)?, spec);
+    Ok(hold_out(raw, spec, rank, randomness))
+}
+
+/// What a machine tells of its rows.
+fn site_facts(raw: &Raw, spec: &ProblemSpec) -> Result<SiteFacts> {
+    let (set, fixed_columns, survey) = match raw {
+        Raw::Rows(set, fixed) => (set.clone(), *fixed, None),
+        Raw::Table(table) => {
+            let survey = Survey::of(table);
+            let schema = survey.schema(spec.read.columns.missing);
+            (schema.encode(table.clone())?.0, true, Some((survey, schema)))
+        }
     };
-    let (set, kept) = hold_out(set, spec, rank, randomness);
-    Ok((set, kept, fixed_columns))
+    let words = survey.as_ref().is_some_and(|(_, schema)| schema.label_words().is_some());
+    let rows = rows_digest(&set, 0..set.rows());
+    Ok(SiteFacts {
+        rows: set.rows() as u64,
+        columns: survey.as_ref().map_or(set.dim(), |(survey, _)| survey.features()) as u64,
+        fixed_columns,
+        sparse: set.matrix.is_sparse(),
+        classes: if counts_classes(spec) && !words { set.classes() } else { Vec::new() },
+        digest: match &survey {
+            // The same zeros and ones may stand for other words.
+            Some((_, schema)) => digest_of(&[rows, serde_json::to_string(schema)?]),
+            None => rows,
+        },
+        survey: survey.map(|(survey, _)| survey),
+    })
 }
 
 /// Prepares a method from the journal and puts a machine's snapshot back.

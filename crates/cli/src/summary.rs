@@ -8,9 +8,11 @@ use corewire_optim::optimum;
 use corewire_optim::run::{Ended, Finish};
 use serde::Serialize;
 
+use crate::job::DataSource;
 use crate::out;
 use crate::session::{Prepared, Session};
 use crate::units;
+use crate::worth::{self, Worth};
 
 /// The JSON object of a run. Names are stable.
 #[derive(Clone, Debug, Serialize)]
@@ -83,6 +85,14 @@ pub struct Report {
     pub score: Option<f64>,
     /// Mean loss of a held-out row.
     pub test_loss: Option<f64>,
+    /// What always saying the larger class, or the mean, would have scored.
+    pub baseline: Option<f64>,
+    /// The area under the curve on held-out rows of two sides, where one process has them.
+    pub auc: Option<f64>,
+    /// Accuracy or R2 on the rows of training, where one process has them.
+    pub training_score: Option<f64>,
+    /// alpha in the terms of scikit-learn, where it has the model.
+    pub scikit_learn: Option<String>,
 }
 
 impl Report {
@@ -98,6 +108,8 @@ impl Report {
             WireKind::F32 => "f32",
             WireKind::Bf16 => "bf16",
         };
+        let training = Worth::training(session, prepared, finish);
+        let worth = Worth::held_out(session, prepared, finish);
         let exact_trace = || session.pooled.as_ref()?.problem.pooled()?.bound_trace();
         Self {
             method: prepared.info.id.to_owned(),
@@ -134,6 +146,10 @@ impl Report {
             ended: format!("{:?}", finish.ended).to_lowercase(),
             score: last.score.map(|score| score.score),
             test_loss: last.score.map(|score| score.loss),
+            baseline: worth.as_ref().or(training.as_ref()).and_then(|worth| worth.baseline),
+            auc: worth.as_ref().and_then(|worth| worth.auc),
+            training_score: training.as_ref().map(|worth| worth.score),
+            scikit_learn: worth::scikit_learn(&job.problem, prepared.weight),
         }
     }
 }
@@ -147,7 +163,13 @@ fn descent_rounds(session: &Session, target: f64) -> Option<u64> {
 }
 
 /// The closing words.
-pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option<&Path>) -> Result<()> {
+pub fn print(
+    session: &Session,
+    prepared: &Prepared,
+    finish: &Finish,
+    report: &Report,
+    folder: Option<&Path>,
+) -> Result<()> {
     let (job, last) = (&session.job, &finish.last);
     let passed = &last.traffic;
     out::line(&format!(
@@ -160,6 +182,13 @@ pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option
         report.budget.map_or("d".to_owned(), |budget| budget.to_string()),
         report.wire
     ))?;
+    // The bundled rows are always the same, and so is what becomes of them.
+    if matches!(job.problem.data, DataSource::File(_) | DataSource::Sites(_)) {
+        out::line(&worth::decided(prepared))?;
+        if let Some(terms) = &report.scikit_learn {
+            out::line(&format!("alpha = {} is {terms} of scikit-learn", job.problem.alpha))?;
+        }
+    }
     let (rounds, exchanges) = (last.round, passed.exchanges);
     let after = format!("after {rounds} rounds ({exchanges} exchanges)");
     let state = match (last.relative, finish.ended) {
@@ -206,16 +235,13 @@ pub fn print(session: &Session, finish: &Finish, report: &Report, folder: Option
             ))?;
         }
     }
-    if let Some(score) = last.score {
-        out::line(&match score.is_accuracy {
-            true => format!(
-                "on {} held-out rows it gets {:.2} % right, log-loss {:.4}",
-                score.rows,
-                100.0 * score.score,
-                score.loss
-            ),
-            false => format!("on {} held-out rows R2 is {:.4}", score.rows, score.score),
-        })?;
+    match Worth::held_out(session, prepared, finish) {
+        Some(worth) => worth.print("held-out rows")?,
+        None => {
+            if let Some(worth) = Worth::training(session, prepared, finish) {
+                worth.print("rows of training")?;
+            }
+        }
     }
     if let Some(seconds) = report.link_seconds {
         out::line(&format!("on the link of the job: {}", units::seconds(seconds)))?;

@@ -23,8 +23,12 @@ fn evaluated(model: &Path, data: &str) -> Value {
     report
 }
 
-fn predictions(model: &Path, data: &str) -> Vec<f64> {
-    printed(&["predict", "--model", text(model), data]).lines().map(|line| line.parse().unwrap()).collect()
+/// The first column of what `predict` says, without its name.
+fn predictions(model: &Path, data: &str) -> Vec<String> {
+    let table = printed(&["predict", "--model", text(model), data]);
+    let mut lines = table.lines().map(|line| line.split(',').next().unwrap().to_owned());
+    assert_eq!(lines.next().unwrap(), "prediction");
+    lines.collect()
 }
 
 #[test]
@@ -58,12 +62,14 @@ fn the_accuracy_is_that_of_the_predictions() {
     let said = predictions(&model, "digits");
     assert_eq!((said.len(), labels.len()), (1797, 1797));
     // `parity` has the even digits on the positive side.
-    let right = said.iter().zip(&labels).filter(|(score, label)| (**score > 0.0) == (**label % 2.0 == 0.0)).count();
+    let right = said.iter().zip(&labels).filter(|(said, label)| (*said == "even") == (**label % 2.0 == 0.0)).count();
     let accuracy = report["accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.85, "{accuracy}");
     assert!((right as f64 / 1797.0 - accuracy).abs() < 1e-12, "{right} of 1797, evaluate says {accuracy}");
     let json = objects(&["predict", "--model", text(&model), "digits"]);
-    assert_eq!(json[0]["prediction"].as_f64().unwrap(), said[0]);
+    assert_eq!(json[0]["prediction"], said[0].as_str());
+    let p = |side: &str| json[0]["probabilities"][side].as_f64().unwrap();
+    assert!((p("even") + p("odd") - 1.0).abs() < 1e-12);
     assert!(printed(&["evaluate", "--model", text(&model), "digits"]).contains("% right"));
 }
 
@@ -71,7 +77,7 @@ fn the_accuracy_is_that_of_the_predictions() {
 fn a_model_of_classes_predicts_labels_and_a_regression_has_r2() {
     let folder = tempfile::tempdir().unwrap();
     let softmax = trained(folder.path(), &["problem.model=softmax", "problem.rows=500"]);
-    assert!(predictions(&softmax, "digits").iter().all(|label| (0.0..10.0).contains(label) && label.fract() == 0.0));
+    assert!(predictions(&softmax, "digits").iter().all(|label| (0..10).any(|digit| *label == digit.to_string())));
     assert!(evaluated(&softmax, "digits")["accuracy"].as_f64().unwrap() > 0.7);
     let other = tempfile::tempdir().unwrap();
     let csv = other.path().join("line.csv");

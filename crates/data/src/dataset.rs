@@ -13,6 +13,8 @@ pub struct DataSet {
     pub matrix: Matrix,
     /// One finite label a row.
     pub labels: Vec<f64>,
+    /// How much each row counts; empty where all count alike.
+    pub weights: Vec<f64>,
 }
 
 impl DataSet {
@@ -23,7 +25,7 @@ impl DataSet {
     pub fn new(name: impl Into<String>, matrix: Matrix, labels: Vec<f64>) -> Self {
         assert_eq!(matrix.rows(), labels.len(), "one label a row");
         assert!(labels.iter().all(|l| l.is_finite()), "every label is finite");
-        Self { name: name.into(), matrix, labels }
+        Self { name: name.into(), matrix, labels, weights: Vec::new() }
     }
 
     /// How many rows there are.
@@ -47,8 +49,9 @@ impl DataSet {
 
     /// The rows named, in that order, with their labels.
     pub fn select(&self, rows: &[usize]) -> Self {
-        let labels = rows.iter().map(|&i| self.labels[i]).collect();
-        Self { name: self.name.clone(), matrix: self.matrix.select(rows), labels }
+        let pick = |values: &[f64]| rows.iter().filter_map(|&i| values.get(i).copied()).collect();
+        let (labels, weights) = (pick(&self.labels), pick(&self.weights));
+        Self { name: self.name.clone(), matrix: self.matrix.select(rows), labels, weights }
     }
 
     /// The first `count` rows, or all of them where there are fewer.
@@ -110,7 +113,7 @@ impl DataSet {
             rows.push(i);
             labels.push(side);
         }
-        Self { name: self.name.clone(), matrix: self.matrix.select(&rows), labels }
+        Self { labels, ..self.select(&rows) }
     }
 
     /// The same rows with the smaller of the two labels as -1 and the larger as +1.

@@ -47,7 +47,7 @@ pub fn parse_idx(
         return Err(DataError::byte(path, 8, format!("{dim} values a row, but {asked} were asked for")));
     }
     if dim as u64 > options.column_limit() {
-        let what = format!("{dim} values a row are beyond the limit of {}; raise `max_dim`", options.max_dim);
+        let what = format!("{dim} values a row are beyond the limit of {}", options.max_dim);
         return Err(DataError::byte(path, 8, what));
     }
     let rows = options.rows.map_or(*rows, |wanted| wanted.clamp(1, *rows));
@@ -68,6 +68,14 @@ pub fn parse_idx(
     }
     let matrix = Matrix::sparse(offsets, indices, values, dim).compact();
     Ok(DataSet::new(crate::read::stem(path), matrix, labels))
+}
+
+/// Labels for samples that have none: as many zeros.
+pub(crate) fn no_labels(samples: &[u8]) -> Vec<u8> {
+    let count = samples.get(4..8).unwrap_or_default();
+    let rows = count.iter().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte));
+    // A header that promises more rows than there are bytes is refused with the samples.
+    [&[0, 0, 8, 1], count, &vec![0; rows.min(samples.len())][..]].concat()
 }
 
 /// The names under which the labels of `path` may lie: `train-images-idx3-ubyte.gz` has `train-labels-idx1-ubyte.gz`,

@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! - `read`: from a path to a data set: decompression within limits, and telling the formats apart.
-//! - `libsvm`, `csv`, `idx`: bytes -> [`DataSet`], one file a format.
+//! - `libsvm`, `csv`, `idx`: bytes -> [`DataSet`] or [`Table`], one file a format.
+//! - `table`: columns of numbers and words, what machines tell of them, and how they become a matrix.
 //! - `matrix`: the rows, dense or sparse; `kernel`: their products, the inner loops of all training.
 //! - `dataset`: rows with labels, and the relabellings that make a problem of them.
 //! - `prepare`: labels, scaled features and an intercept, as a model wants them.
@@ -32,11 +33,12 @@ mod number;
 mod prepare;
 mod read;
 pub mod shard;
+mod table;
 mod text;
 mod write;
 
 pub use catalogue::{KnownSet, RemoteFile, known_set, known_sets};
-pub use csv::parse_csv;
+pub use csv::{CsvLines, parse_csv, parse_table};
 pub use dataset::DataSet;
 pub use digits::digits;
 pub use error::DataError;
@@ -44,7 +46,8 @@ pub use idx::parse_idx;
 pub use libsvm::parse_libsvm;
 pub use matrix::{Matrix, Row, Rows};
 pub use prepare::{Labels, Moments, Normalise, Preparation, Scaling};
-pub use read::{Format, LabelColumn, ReadOptions, load, load_shard};
+pub use read::{Format, Raw, ReadOptions, csv_lines, load, read};
+pub use table::{Cells, Column, ColumnOptions, ColumnRef, Missing, Part, Role, Schema, Survey, Table, Unknown};
 pub use write::{shipped_bytes, write_csv, write_libsvm};
 
 /// Property tests draw the same cases on every run.

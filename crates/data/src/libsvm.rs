@@ -20,14 +20,17 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
         }
         let wrong = |what: String| DataError::line(path, line, what);
         let content = content.split(|&byte| byte == b'#').next().unwrap_or_default();
-        let mut tokens = content.split(|byte| byte.is_ascii_whitespace()).filter(|token| !token.is_empty());
-        let Some(label) = tokens.next() else { continue };
-        if label.contains(&b':') {
-            return Err(wrong(format!(
-                "the label is missing before `{}`; a line is LABEL INDEX:VALUE ...",
-                shown(label)
-            )));
-        }
+        let tokens = content.split(|byte| byte.is_ascii_whitespace()).filter(|token| !token.is_empty());
+        let mut tokens = tokens.peekable();
+        let Some(&first) = tokens.peek() else { continue };
+        let label = match (first.contains(&b':'), options.unlabelled) {
+            (true, true) => b"0",
+            (true, false) => {
+                let what = "the label is missing before";
+                return Err(wrong(format!("{what} `{}`; a line is LABEL INDEX:VALUE ...", shown(first))));
+            }
+            (false, _) => tokens.next().unwrap_or_default(),
+        };
         labels.push(number::parse(label).map_err(|e| wrong(format!("label `{}` {}", shown(label), e.words())))?);
         // One more than the last index, so that zero means there is none yet.
         let mut next = first_index;
@@ -39,7 +42,7 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
             let index = index(name).ok_or_else(|| wrong(format!("index `{}` is not a whole number", shown(name))))?;
             if index == 0 && first_index == 1 {
                 return Err(wrong(
-                    "index 0, but LIBSVM counts from 1; set `zero_based` if the file counts from 0".into(),
+                    "index 0, but LIBSVM counts from 1; set `problem.zero_based` if the file counts from 0".into(),
                 ));
             }
             if index < next {
@@ -51,7 +54,7 @@ pub fn parse_libsvm(path: &Path, text: &[u8], options: &ReadOptions) -> Result<D
                 let what = match options.dim {
                     Some(dim) => format!("index {index} is beyond the {dim} columns that were asked for"),
                     None => {
-                        format!("index {index} is beyond the limit of {limit} columns; raise `max_dim` if it is right")
+                        format!("index {index} is beyond the limit of {limit} columns")
                     }
                 };
                 return Err(wrong(what));

@@ -1,13 +1,18 @@
 //! From rows as they are in a file to rows as a model wants them: labels, scaled features, an intercept. What all machines must share is a
 //! value that is agreed on first; nothing here is guessed from a part of the rows.
 
-use crate::{DataError, DataSet, Matrix, Rows};
+use std::sync::Arc;
+
+use crate::{DataError, DataSet, Matrix, Missing, Raw, Rows, Schema, Survey, Unknown};
 
 /// What a model makes of a label.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Labels {
-    /// A number.
-    Numbers,
+    /// A number, less the mean of all rows where there is an intercept.
+    Numbers {
+        /// What is subtracted, and added to what a model says.
+        centre: f64,
+    },
     /// -1 or +1: these classes against those; rows of other classes are left out.
     Sides {
         /// Labelled -1.
@@ -114,6 +119,8 @@ impl Moments {
 /// Everything that is done to rows before a model sees them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preparation {
+    /// How columns of words and cells without values become numbers, where the file may have such.
+    pub schema: Option<Arc<Schema>>,
     /// What becomes of labels.
     pub labels: Labels,
     /// How features are scaled.
@@ -133,10 +140,44 @@ impl Preparation {
         Ok(self.features(self.relabel(set)?))
     }
 
+    /// What the classes or sides of a model are called, the negative side first; nothing for a regression.
+    pub fn class_names(&self) -> Vec<String> {
+        let named = |labels: &[f64]| labels.iter().map(|&label| self.class_name(label)).collect::<Vec<_>>();
+        match &self.labels {
+            Labels::Numbers { .. } => Vec::new(),
+            Labels::Parity => vec!["odd".to_owned(), "even".to_owned()],
+            Labels::Sides { negative, positive } => vec![named(negative).join("|"), named(positive).join("|")],
+            Labels::Classes(classes) => named(classes),
+        }
+    }
+
+    /// The numbers of a file that was read for this preparation, and the words among them that it does not know.
+    pub fn encode(&self, raw: Raw) -> Result<(DataSet, Unknown), DataError> {
+        match (raw, &self.schema) {
+            (Raw::Table(table), Some(schema)) => schema.encode(table),
+            (Raw::Table(table), None) => Survey::of(&table).schema(Missing::Error).encode(table),
+            (Raw::Rows(set, _), _) => Ok((set, Unknown::default())),
+        }
+    }
+
+    /// Whether labels are two sides.
+    pub fn has_sides(&self) -> bool {
+        matches!(self.labels, Labels::Parity | Labels::Sides { .. })
+    }
+
+    /// What a label is called.
+    pub fn class_name(&self, label: f64) -> String {
+        let words = self.schema.as_ref().and_then(|schema| schema.label_words());
+        words.and_then(|words| words.get(label as usize).cloned()).unwrap_or_else(|| label.to_string())
+    }
+
     /// Labels as the model wants them.
     pub fn relabel(&self, set: DataSet) -> Result<DataSet, DataError> {
         match &self.labels {
-            Labels::Numbers => Ok(set),
+            Labels::Numbers { centre } => {
+                let labels = set.labels.iter().map(|label| label - centre).collect();
+                Ok(DataSet { labels, ..set })
+            }
             Labels::Parity => set.parity(),
             Labels::Sides { negative, positive } => Ok(set.keep_classes(negative, positive)),
             Labels::Classes(classes) => {

@@ -3,16 +3,22 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::{DataError, DataSet, csv, idx, libsvm, text};
+use crate::table::{Cells, ColumnOptions, Part, Schema, Survey, Table};
+use crate::{DataError, DataSet, Matrix, csv, idx, libsvm, text};
 
 /// How to read a file. The default suits every file whose format can be told from its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadOptions {
     /// The format; `None` tells it from the contents and the name.
     pub format: Option<Format>,
-    /// Where the label stands in CSV.
-    pub label: LabelColumn,
+    /// What the columns of CSV are for.
+    pub columns: ColumnOptions,
+    /// How the columns of CSV become numbers, where a model has settled it; then `columns` says nothing.
+    pub schema: Option<Arc<Schema>>,
+    /// Whether rows may come without labels, as those that are to be predicted.
+    pub unlabelled: bool,
     /// Whether CSV has a header; `None` tells it from the first line.
     pub header: Option<bool>,
     /// Where the labels of an IDX file lie; `None` looks beside it.
@@ -40,7 +46,9 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             format: None,
-            label: LabelColumn::Last,
+            columns: ColumnOptions::default(),
+            schema: None,
+            unlabelled: false,
             header: None,
             labels: None,
             zero_based: false,
@@ -67,21 +75,10 @@ impl ReadOptions {
 pub enum Format {
     /// A label, then `index:value` pairs.
     Libsvm,
-    /// Numbers between separators.
+    /// Numbers and words between separators.
     Csv,
     /// The format of MNIST.
     Idx,
-}
-
-/// Which column of CSV is the label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LabelColumn {
-    /// The first.
-    First,
-    /// The last.
-    Last,
-    /// This one, counted from 0.
-    At(usize),
 }
 
 /// A decoder that would need a larger window is refused; `xz -9` needs 64 MiB.
@@ -90,36 +87,98 @@ const XZ_MEMORY_KIB: u32 = 512 << 10;
 /// What a compressed file may grow to in any case.
 const FREE_EXPANSION_BYTES: u64 = 64 << 20;
 
-/// Reads a data set from a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
-pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
-    let bytes = read_file(path, options)?;
-    let format = options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)?;
-    check_memory(path, &bytes, format, options)?;
-    match format {
-        Format::Libsvm => libsvm::parse_libsvm(path, &bytes, options),
-        Format::Csv => csv::parse_csv(path, &bytes, options),
-        Format::Idx => {
-            idx::check_holds_samples(path, &bytes)?;
-            let labels_path = find_labels(path, options)?;
-            let labels = read_file(&labels_path, options)?;
-            idx::parse_idx(path, &bytes, &labels_path, &labels, options)
+/// What is in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Raw {
+    /// Numbers; and whether the format says how many columns there are. Where it does not, as in LIBSVM, trailing columns of
+    /// zeros may be missing, and an empty file counts as one column.
+    Rows(DataSet, bool),
+    /// Columns, some of them of words.
+    Table(Table),
+}
+
+impl Raw {
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Rows(set, _) => set.rows(),
+            Self::Table(table) => table.rows,
+        }
+    }
+
+    /// Only rows with these labels: words, or numbers as text.
+    pub fn with_labels(&self, wanted: &[String]) -> Self {
+        let numbers: Vec<f64> = wanted.iter().filter_map(|name| name.parse().ok()).collect();
+        let label =
+            |table: &Table| table.columns.iter().find(|column| column.part == Part::Label).map(|c| c.cells.clone());
+        let cells = match self {
+            Self::Rows(set, _) => Some(Cells::Numbers(set.labels.clone())),
+            Self::Table(table) => label(table),
+        };
+        let rows: Vec<usize> = match cells {
+            None => return self.clone(),
+            Some(Cells::Numbers(labels)) => (0..labels.len()).filter(|&i| numbers.contains(&labels[i])).collect(),
+            Some(Cells::Words { words, codes }) => {
+                let keeps = |code: u32| words.get(code as usize).is_some_and(|word| wanted.contains(word));
+                (0..codes.len()).filter(|&i| keeps(codes[i])).collect()
+            }
+        };
+        self.select(&rows)
+    }
+
+    /// These rows, in that order.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Rows(set, fixed) => Self::Rows(set.select(rows), *fixed),
+            Self::Table(table) => Self::Table(table.select(rows)),
         }
     }
 }
 
-/// Reads one machine's own file: it may be empty, and the second word says whether its format tells how many columns there are. Where it
-/// does not, as in LIBSVM, trailing columns of zeros may be missing, and an empty file counts as one column.
-pub fn load_shard(path: &Path, options: &ReadOptions) -> Result<(DataSet, bool), DataError> {
+/// Reads a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
+pub fn read(path: &Path, options: &ReadOptions) -> Result<Raw, DataError> {
     let bytes = read_file(path, options)?;
-    match options.format.map_or_else(|| sniff(path, &bytes, options.allow_empty), Ok)? {
-        Format::Libsvm => {
-            check_memory(path, &bytes, Format::Libsvm, options)?;
-            let empty = text::lines(&bytes).all(|(_, line)| matches!(line.trim_ascii(), [] | [b'#', ..]));
-            let dim = options.dim.or(empty.then_some(1));
-            let set = libsvm::parse_libsvm(path, &bytes, &ReadOptions { dim, ..options.clone() })?;
-            Ok((set, false))
+    if options.allow_empty && text::lines(&bytes).all(|(_, line)| matches!(line.trim_ascii(), [] | [b'#', ..])) {
+        let nothing = Matrix::sparse(vec![0], Vec::new(), Vec::new(), options.dim.unwrap_or(1));
+        return Ok(Raw::Rows(DataSet::new(stem(path), nothing, Vec::new()), false));
+    }
+    let format = options.format.map_or_else(|| sniff(path, &bytes), Ok)?;
+    check_memory(path, &bytes, format, options)?;
+    match format {
+        Format::Libsvm => Ok(Raw::Rows(libsvm::parse_libsvm(path, &bytes, options)?, false)),
+        Format::Csv => csv::parse_table(path, &bytes, options).map(Raw::Table),
+        Format::Idx => {
+            idx::check_holds_samples(path, &bytes)?;
+            let (labels_path, labels) = match find_labels(path, options) {
+                Err(_) if options.unlabelled => (path.to_owned(), idx::no_labels(&bytes)),
+                found => {
+                    let path = found?;
+                    let labels = read_file(&path, options)?;
+                    (path, labels)
+                }
+            };
+            idx::parse_idx(path, &bytes, &labels_path, &labels, options).map(|set| Raw::Rows(set, true))
         }
-        _ => load(path, options).map(|set| (set, true)),
+    }
+}
+
+/// The lines of a file, where it is CSV.
+pub fn csv_lines(path: &Path, options: &ReadOptions) -> Result<Option<csv::CsvLines>, DataError> {
+    let bytes = read_file(path, options)?;
+    if options.format.map_or_else(|| sniff(path, &bytes), Ok)? != Format::Csv {
+        return Ok(None);
+    }
+    csv::CsvLines::new(path, bytes, options).map(Some)
+}
+
+/// Reads a file as numbers: words of CSV become columns of zeros and ones.
+pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
+    match read(path, options)? {
+        Raw::Rows(set, _) => Ok(set),
+        Raw::Table(table) => {
+            let schema = Survey::of(&table).schema(options.columns.missing);
+            Ok(schema.encode(table)?.0)
+        }
     }
 }
 
@@ -211,7 +270,7 @@ fn compression(magic: &[u8]) -> Option<&'static str> {
 }
 
 /// Tells the format from the contents first, then from the name, then from the look of the first line.
-fn sniff(path: &Path, bytes: &[u8], allow_empty: bool) -> Result<Format, DataError> {
+fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
     if idx::is_idx(bytes) {
         return Ok(Format::Idx);
     }
@@ -238,9 +297,6 @@ fn sniff(path: &Path, bytes: &[u8], allow_empty: bool) -> Result<Format, DataErr
     }
     let mut lines = text::lines(bytes).filter(|(_, line)| !matches!(line.trim_ascii(), [] | [b'#', ..]));
     let Some((line, first)) = lines.next() else {
-        if allow_empty {
-            return Ok(Format::Libsvm);
-        }
         return Err(DataError::file(path, "it has no rows"));
     };
     if first.contains(&b':') {

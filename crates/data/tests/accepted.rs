@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use corewire_data::{DataSet, LabelColumn, Matrix, ReadOptions, load, parse_csv, parse_idx, parse_libsvm};
+use corewire_data::{ColumnOptions, ColumnRef, DataSet, Matrix, ReadOptions, load, parse_csv, parse_idx, parse_libsvm};
 
 fn libsvm(text: &str) -> DataSet {
     parse_libsvm(Path::new("set"), text.as_bytes(), &ReadOptions::default()).unwrap()
@@ -62,12 +62,35 @@ fn csv_is_accepted_with_or_without_header_and_with_any_separator() {
 fn the_label_of_csv_may_stand_anywhere_and_a_header_of_numbers_be_announced() {
     let read = |text: &str, options| parse_csv(Path::new("set"), text.as_bytes(), &options).unwrap();
     let expected = set(&[1.0, 2.0, 3.0, 4.0], 2, &[5.0, 6.0]);
-    let first = ReadOptions { label: LabelColumn::First, ..Default::default() };
-    assert_eq!(read("5,1,2\n6,3,4\n", first), expected);
-    let middle = ReadOptions { label: LabelColumn::At(1), ..Default::default() };
-    assert_eq!(read("1,5,2\n3,6,4\n", middle), expected);
+    let at = |place| {
+        let columns = ColumnOptions { label: Some(ColumnRef::Place(place)), ..Default::default() };
+        ReadOptions { columns, ..Default::default() }
+    };
+    assert_eq!(read("5,1,2\n6,3,4\n", at(1)), expected);
+    assert_eq!(read("1,5,2\n3,6,4\n", at(2)), expected);
     let header = ReadOptions { header: Some(true), ..Default::default() };
     assert_eq!(read("0,1,y\n1,2,5\n3,4,6\n", header), expected);
+}
+
+#[test]
+fn words_are_classes_and_columns_of_zeros_and_ones() {
+    assert_eq!(csv("a,b,y\n1,2,setosa\n3,4,rosa\n"), set(&[1.0, 2.0, 3.0, 4.0], 2, &[1.0, 0.0]));
+    assert_eq!(csv("1,\"x, y\",0\n3,z,1\n"), set(&[1.0, 1.0, 0.0, 3.0, 0.0, 1.0], 3, &[0.0, 1.0]));
+}
+
+#[test]
+fn rows_without_labels_are_accepted_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ReadOptions { unlabelled: true, ..Default::default() };
+    let images = folder.path().join("t-images-idx3-ubyte");
+    let libsvm = folder.path().join("t.libsvm");
+    std::fs::write(&libsvm, "1:2 2:3\n1 2:5\n").unwrap();
+    std::fs::write(&images, [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 2, 3, 0, 5]).unwrap();
+    for (path, labels) in [(&libsvm, [0.0, 1.0]), (&images, [0.0, 0.0])] {
+        let found = load(path, &options).unwrap();
+        assert_eq!((found.matrix, found.labels), (set(&[2.0, 3.0, 0.0, 5.0], 2, &labels).matrix, labels.to_vec()));
+        assert!(load(path, &ReadOptions::default()).is_err());
+    }
 }
 
 #[test]

@@ -77,3 +77,158 @@ impl HeldOut for HeldOutRows {
         [rows, rows * self.loss(x), right, squares, targets, squared_targets, classified]
     }
 }
+
+/// The probability of every class from its scores: of the negative and the positive side, where there is one score. `None` for ridge, whose
+/// scores are no logarithms of odds.
+pub fn probabilities(model: Model, scores: &[f64]) -> Option<Vec<f64>> {
+    let margins = match (model, scores) {
+        (Model::Ridge, _) => return None,
+        (_, &[score]) => vec![0.0, score],
+        (_, scores) => scores.to_vec(),
+    };
+    let top = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers: Vec<f64> = margins.iter().map(|margin| (margin - top).exp()).collect();
+    let sum: f64 = powers.iter().sum();
+    Some(powers.into_iter().map(|power| power / sum).collect())
+}
+
+/// How well classes are told apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassMetrics {
+    /// The share of rows that are right.
+    pub accuracy: f64,
+    /// The mean over classes of the share of their rows that are right.
+    pub balanced_accuracy: f64,
+    /// Mean of -ln of the true class's probability.
+    pub log_loss: Option<f64>,
+    /// The probability that a row of the positive side has the larger score, for two sides that both occur.
+    pub auc: Option<f64>,
+    /// The share of rows of the largest class: who always says it is as often right.
+    pub majority: f64,
+}
+
+/// How well numbers are met.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueMetrics {
+    /// 1 - (squared errors)/(squared deviations from the mean).
+    pub r2: f64,
+    /// Root of the mean squared error.
+    pub rmse: f64,
+    /// Mean absolute error.
+    pub mae: f64,
+}
+
+/// What a model's predictions of prepared rows are worth.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Metrics {
+    /// Of classes.
+    Classes(ClassMetrics),
+    /// Of numbers.
+    Values(ValueMetrics),
+}
+
+impl HeldOutRows {
+    /// Everything that people ask of these rows.
+    pub fn metrics(&self, x: &[f64]) -> Metrics {
+        let rows = self.set.rows();
+        let all: Vec<Vec<f64>> = (0..rows).map(|row| scores(self.model, self.classes, x, &self.set, row)).collect();
+        if !self.sides && !self.model.has_classes() {
+            let errors = || all.iter().zip(&self.set.labels).map(|(scores, label)| scores[0] - label);
+            let mean = self.set.labels.iter().sum::<f64>() / rows as f64;
+            let spread: f64 = self.set.labels.iter().map(|label| (label - mean) * (label - mean)).sum();
+            let squares: f64 = errors().map(|error| error * error).sum();
+            let mae = errors().map(f64::abs).sum::<f64>() / rows as f64;
+            return Metrics::Values(ValueMetrics {
+                r2: 1.0 - squares / spread,
+                rmse: (squares / rows as f64).sqrt(),
+                mae,
+            });
+        }
+        let class = |row: usize| match self.sides {
+            true => usize::from(self.set.labels[row] >= 0.0),
+            false => self.set.labels[row] as usize,
+        };
+        let said = |row: usize| match self.sides {
+            true => usize::from(all[row][0] >= 0.0),
+            false => largest(&all[row]),
+        };
+        let counted = if self.sides { 2 } else { self.classes };
+        let (mut there, mut right) = (vec![0.0; counted], vec![0.0; counted]);
+        for row in 0..rows {
+            there[class(row)] += 1.0;
+            right[class(row)] += f64::from(u8::from(said(row) == class(row)));
+        }
+        let occurring: Vec<usize> = (0..counted).filter(|&class| there[class] > 0.0).collect();
+        let balanced = occurring.iter().map(|&class| right[class] / there[class]).sum::<f64>() / occurring.len() as f64;
+        let losses = (0..rows).map(|row| {
+            // As others do, so that one impossible row does not make the mean infinite.
+            probabilities(self.model, &all[row]).map(|p| -p[class(row)].max(f64::EPSILON).ln())
+        });
+        let log_loss = losses.sum::<Option<f64>>().map(|sum| sum / rows as f64);
+        Metrics::Classes(ClassMetrics {
+            accuracy: right.iter().sum::<f64>() / rows as f64,
+            balanced_accuracy: balanced,
+            log_loss,
+            auc: (self.sides && occurring.len() == 2).then(|| auc(all.iter().map(|s| s[0]).zip((0..rows).map(class)))),
+            majority: there.iter().copied().fold(0.0, f64::max) / rows as f64,
+        })
+    }
+}
+
+/// The area under the curve of true against false positives, by the ranks of the positives; equal scores share theirs.
+fn auc(rows: impl Iterator<Item = (f64, usize)>) -> f64 {
+    let mut rows: Vec<(f64, usize)> = rows.collect();
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let positives = rows.iter().filter(|row| row.1 == 1).count() as f64;
+    let negatives = rows.len() as f64 - positives;
+    let mut ranks = 0.0;
+    let mut before = 0;
+    for equal in rows.chunk_by(|a, b| a.0 == b.0) {
+        let rank = before as f64 + (equal.len() as f64 + 1.0) / 2.0;
+        ranks += rank * equal.iter().filter(|row| row.1 == 1).count() as f64;
+        before += equal.len();
+    }
+    (ranks - positives * (positives + 1.0) / 2.0) / (positives * negatives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corewire_data::Matrix;
+
+    fn rows(model: Model, labels: &[f64], sides: bool, classes: usize) -> HeldOutRows {
+        let values = (0..labels.len()).map(|i| i as f64 - 1.5).collect();
+        HeldOutRows { set: DataSet::new("set", Matrix::dense(values, 1), labels.to_vec()), model, classes, sides }
+    }
+
+    #[test]
+    fn metrics_of_four_rows_are_those_by_hand() {
+        // Scores -1.5, -0.5, 0.5, 1.5; one of each side is wrong.
+        let Metrics::Classes(found) = rows(Model::Logistic, &[-1.0, 1.0, -1.0, 1.0], true, 0).metrics(&[1.0]) else {
+            panic!("classes")
+        };
+        assert_eq!((found.accuracy, found.balanced_accuracy, found.majority), (0.5, 0.5, 0.5));
+        // Of four pairs three are in order.
+        assert_eq!(found.auc, Some(0.75));
+        let loss = |margin: f64| (1.0 + (-margin).exp()).ln();
+        let expected = (loss(1.5) + loss(-0.5) + loss(-0.5) + loss(1.5)) / 4.0;
+        assert!((found.log_loss.unwrap() - expected).abs() < 1e-12);
+        let Metrics::Values(found) = rows(Model::Ridge, &[-1.5, -0.5, 0.5, 3.5], false, 0).metrics(&[1.0]) else {
+            panic!("values")
+        };
+        assert_eq!((found.rmse, found.mae), (1.0, 0.5));
+        assert!((found.r2 - (1.0 - 4.0 / 14.0)).abs() < 1e-12, "{found:?}");
+        assert_eq!(auc([(0.0, 1), (0.0, 0), (0.0, 1)].into_iter()), 0.5);
+    }
+
+    #[test]
+    fn an_unbalanced_class_counts_as_much_in_the_balanced_accuracy() {
+        let Metrics::Classes(found) = rows(Model::Softmax, &[0.0, 1.0, 1.0, 1.0], false, 3).metrics(&[0.0, 1.0, -9.0])
+        else {
+            panic!("classes")
+        };
+        // Class 1 has the largest score where the row is above 0, class 2 below it.
+        assert_eq!((found.accuracy, found.majority, found.auc), (0.5, 0.75, None));
+        assert!((found.balanced_accuracy - (0.0 + 2.0 / 3.0) / 2.0).abs() < 1e-12);
+    }
+}

@@ -75,6 +75,8 @@ pub struct Problem {
     machines: usize,
     /// Rows of all machines.
     rows: usize,
+    /// What they weigh together: as much as there are, unless rows have weights.
+    weight: f64,
     start: Vec<f64>,
 }
 
@@ -95,10 +97,11 @@ impl Problem {
         let mut words = randomness.words(Purpose::Shuffle, u64::MAX, 0);
         let shards = shard::shards(&data.labels, machines, split, || words.next_u64());
         let (rows, start) = (data.rows(), start(&spec, data.dim(), randomness));
-        Self { shares: Shares::Pooled { data, shards }, spec, machines, rows, start }
+        let weight = total_weight(&data);
+        Self { shares: Shares::Pooled { data, shards }, spec, machines, rows, weight, start }
     }
 
-    /// Machine `rank`'s rows of a problem with `rows` rows on all machines.
+    /// Machine `rank`'s rows of a problem with `rows` rows on all machines, which weigh `weight` together.
     ///
     /// # Panics
     /// If a label does not suit the model.
@@ -108,10 +111,11 @@ impl Problem {
         rank: usize,
         machines: usize,
         rows: usize,
+        weight: f64,
         randomness: &CommonRandomness,
     ) -> Self {
         let start = start(&spec, data.dim(), randomness);
-        Self { shares: Shares::Site { rank, data }, spec, machines, rows, start }
+        Self { shares: Shares::Site { rank, data }, spec, machines, rows, weight, start }
     }
 
     /// The power law: eigenvalues i^-decay + alpha, start at ones, machines whose linear terms differ and cancel.
@@ -124,7 +128,7 @@ impl Problem {
         let start = vec![1.0; eigenvalues.len()];
         let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, l1: 0.0 };
         let shares = Shares::Quadratic { eigenvalues, randomness: Box::new(randomness.clone()) };
-        Self { shares, spec, machines, rows: machines, start }
+        Self { shares, spec, machines, rows: machines, weight: machines as f64, start }
     }
 
     /// x0.
@@ -163,6 +167,11 @@ impl Problem {
                 Some(short(&hasher))
             }
         }
+    }
+
+    /// What all rows weigh together.
+    pub fn weight(&self) -> f64 {
+        self.weight
     }
 
     /// The rows of all machines, where they are here.
@@ -236,14 +245,17 @@ impl Problem {
 
     fn on_rows(&self, data: DataSet, machines: f64) -> Box<dyn Objective> {
         let ModelSpec { model, classes, alpha, l1 } = self.spec;
-        let weight = machines / self.rows as f64;
-        let linear = |data: DataSet, loss| Linear::new(data.matrix, data.labels, loss, weight, alpha).with_l1(l1);
+        let weight = machines / self.weight;
+        let linear = |data: DataSet, loss| {
+            Linear::new(data.matrix, data.labels, loss, weight, alpha).with_l1(l1).with_counts(data.weights)
+        };
         match model {
             Model::Ridge => Box::new(linear(data, Loss::Ridge)),
             Model::Logistic => Box::new(linear(data, Loss::Logistic)),
             Model::Softmax => Box::new(linear(data, Loss::Softmax { classes })),
             Model::LogisticNonconvex { lambda } => Box::new(linear(data, Loss::Logistic).with_nonconvex(lambda)),
             Model::TwoLayer { hidden } => {
+                assert!(data.weights.is_empty(), "a network takes all rows alike");
                 let labels = data.labels.into_iter().map(|label| label as usize).collect();
                 Box::new(TwoLayer::new(data.matrix, labels, hidden, classes, weight, alpha))
             }
@@ -251,7 +263,12 @@ impl Problem {
     }
 }
 
-/// A digest of rows and labels, whatever file they came from.
+/// What rows weigh together.
+pub fn total_weight(data: &DataSet) -> f64 {
+    if data.weights.is_empty() { data.rows() as f64 } else { data.weights.iter().sum() }
+}
+
+/// A digest of rows, labels and weights, whatever file they came from.
 pub fn rows_digest(data: &DataSet, rows: impl Iterator<Item = usize>) -> String {
     let mut hasher = blake3::Hasher::new();
     for i in rows {
@@ -259,6 +276,9 @@ pub fn rows_digest(data: &DataSet, rows: impl Iterator<Item = usize>) -> String 
         // Zeros are left out: dense and sparse rows with the same entries are the same.
         for (column, value) in data.matrix.row(i).entries().filter(|entry| entry.1 != 0.0) {
             hasher.update(&(column as u32).to_le_bytes()).update(&value.to_le_bytes());
+        }
+        if let Some(weight) = data.weights.get(i) {
+            hasher.update(&[0xfe; 4]).update(&weight.to_le_bytes());
         }
         hasher.update(&[0xff; 4]);
     }

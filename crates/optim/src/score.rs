@@ -17,6 +17,8 @@ pub struct Score {
     pub score: f64,
     /// Whether `score` is a share of right rows.
     pub is_accuracy: bool,
+    /// The mean label, as the model has it: of two sides it tells how large they are.
+    pub mean_label: f64,
 }
 
 impl Score {
@@ -34,6 +36,6 @@ impl Score {
         let is_accuracy = classified > 0.0;
         let spread = squared_targets - targets * targets / rows;
         let score = if is_accuracy { right / rows } else { 1.0 - squares / spread };
-        Some(Self { rows, loss: loss / rows, score, is_accuracy })
+        Some(Self { rows, loss: loss / rows, score, is_accuracy, mean_label: targets / rows })
     }
 }

@@ -1,9 +1,9 @@
-//! What machines agree on whose rows stay where they are: the number of columns and rows, the classes and their order, the scaling of the
-//! features. Every machine tells of its own rows, machine 0 decides, and whoever does not fit is named before the first round.
+//! What machines agree on whose rows stay where they are: the number of columns and rows, the words in them, the classes and their order,
+//! the scaling of the features. Every machine tells of its own rows, machine 0 decides, and whoever does not fit is named before the first round.
 
 use corewire_comm::numbers::{self, Number, push_count, take_bytes, take_count};
 use corewire_comm::{Collective, CommError, Reduction};
-use corewire_data::{Moments, Scaling};
+use corewire_data::{Missing, Moments, Scaling, Schema, Survey};
 
 /// What a machine tells of its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct SiteFacts {
     pub classes: Vec<f64>,
     /// A digest of the rows.
     pub digest: String,
+    /// What is in the columns, where they have names or words.
+    pub survey: Option<Survey>,
 }
 
 /// What all machines know afterwards.
@@ -33,6 +35,8 @@ pub struct Agreed {
     pub sparse: bool,
     /// The classes of all machines, ascending.
     pub classes: Vec<f64>,
+    /// How columns become numbers, where they have names or words.
+    pub schema: Option<Schema>,
 }
 
 /// What the labels must be.
@@ -56,6 +60,7 @@ pub fn agree(
     comm: &mut dyn Collective,
     mine: Result<SiteFacts, String>,
     rule: &ClassRule,
+    missing: Missing,
 ) -> Result<(Agreed, Vec<String>), CommError> {
     let mut digests = Vec::new();
     let message = match &mine {
@@ -73,7 +78,7 @@ pub fn agree(
             all.push(facts?);
         }
         digests = all.iter().map(|facts: &SiteFacts| facts.digest.clone()).collect();
-        decide(&all, rule).map(|agreed| encode_agreed(&agreed))
+        decide(&all, rule, missing).map(|agreed| encode_agreed(&agreed))
     };
     let reply = comm.exchange(&message, Reduction::Hub(&mut decide))?;
     let agreed = decode_agreed(&reply.message);
@@ -81,7 +86,7 @@ pub fn agree(
     Ok((agreed, digests))
 }
 
-fn decide(all: &[SiteFacts], rule: &ClassRule) -> Result<Agreed, CommError> {
+fn decide(all: &[SiteFacts], rule: &ClassRule, missing: Missing) -> Result<Agreed, CommError> {
     let fixed = all.iter().position(|facts| facts.fixed_columns && facts.rows > 0);
     let columns =
         fixed.map_or_else(|| all.iter().map(|facts| facts.columns).max().unwrap_or(0), |rank| all[rank].columns);
@@ -104,7 +109,15 @@ fn decide(all: &[SiteFacts], rule: &ClassRule) -> Result<Agreed, CommError> {
     if columns == 0 {
         return Err(CommError::refused(0, "no machine has a column"));
     }
+    let schema = merge(all)?.map(|survey| survey.schema(missing));
     let mut classes: Vec<f64> = Vec::new();
+    if let Some(words) = schema.as_ref().and_then(Schema::label_words) {
+        if *rule == ClassRule::Two && words.len() > 2 {
+            let what = format!("there are the classes {}: name two sides with `problem.classes`", words.join(", "));
+            return Err(CommError::refused(0, what));
+        }
+        classes = (0..words.len()).map(|place| place as f64).collect();
+    }
     for (rank, facts) in all.iter().enumerate() {
         for &class in &facts.classes {
             if classes.contains(&class) {
@@ -131,8 +144,52 @@ fn decide(all: &[SiteFacts], rule: &ClassRule) -> Result<Agreed, CommError> {
         return Err(CommError::refused(0, "all rows of all machines have one label, and the model needs two classes"));
     }
     classes.sort_by(f64::total_cmp);
-    let sparse = all.iter().all(|facts| facts.sparse || facts.rows == 0);
-    Ok(Agreed { columns: columns as usize, rows: rows as usize, sparse, classes })
+    let sparse = match &schema {
+        Some(schema) => schema.keeps_zeros(),
+        None => all.iter().all(|facts| facts.sparse || facts.rows == 0),
+    };
+    let columns = schema.as_ref().map_or(columns as usize, Schema::dim);
+    Ok(Agreed { columns, rows: rows as usize, sparse, classes, schema })
+}
+
+/// What is in the columns of all machines that have rows; `None` where no column has a name or a word.
+fn merge(all: &[SiteFacts]) -> Result<Option<Survey>, CommError> {
+    let mut merged: Option<Survey> = None;
+    let mut without = None;
+    for (rank, facts) in all.iter().enumerate().filter(|(_, facts)| facts.rows > 0) {
+        match (&facts.survey, &mut merged) {
+            (None, _) => without = Some(rank),
+            (Some(survey), None) => merged = Some(survey.clone()),
+            (Some(survey), Some(merged)) => merged.merge(survey).map_err(|what| CommError::refused(rank, what))?,
+        }
+    }
+    match (merged.is_some(), without) {
+        (true, Some(rank)) => Err(CommError::refused(rank, "its file is not CSV, and those of others are")),
+        _ => Ok(merged),
+    }
+}
+
+/// Adds up numbers over all machines.
+pub fn add_up(comm: &mut dyn Collective, mine: &[f64]) -> Result<Vec<f64>, CommError> {
+    let mut add = |messages: &[&[u8]]| {
+        let mut sums = vec![0.0; mine.len()];
+        for (rank, message) in messages.iter().enumerate() {
+            if message.len() != 8 * sums.len() {
+                return Err(CommError::refused(
+                    rank,
+                    format!("it sent {} bytes for {} sums", message.len(), sums.len()),
+                ));
+            }
+            sums.iter_mut().zip(numbers::read::<f64>(message)).for_each(|(sum, value)| *sum += value);
+        }
+        Ok(numbers::to_bytes(&sums))
+    };
+    let reply = comm.exchange(&numbers::to_bytes(mine), Reduction::Hub(&mut add))?;
+    let sums: Vec<f64> = numbers::read(&reply.message).collect();
+    match sums.len() == mine.len() && sums.iter().all(|sum| sum.is_finite()) {
+        true => Ok(sums),
+        false => Err(CommError::refused(0, "its sums over the rows are not understood")),
+    }
 }
 
 /// Agrees on means and deviations of all columns: 32-bit floats both ways.
@@ -177,8 +234,23 @@ fn encode(facts: &SiteFacts) -> Vec<u8> {
     push_count(facts.columns, &mut message);
     push_count(facts.digest.len() as u64, &mut message);
     message.extend_from_slice(facts.digest.as_bytes());
+    push_packed(facts.survey.as_ref().map(Survey::to_bytes), &mut message);
     numbers::push(&facts.classes, &mut message);
     message
+}
+
+/// Bytes after their length; none are a length of 0.
+fn push_packed(bytes: Option<Vec<u8>>, message: &mut Vec<u8>) {
+    let bytes = bytes.unwrap_or_default();
+    push_count(bytes.len() as u64, message);
+    message.extend_from_slice(&bytes);
+}
+
+/// What stands there, if anything does; `None` where it is not understood.
+fn take_packed<T>(rest: &mut &[u8], read: impl FnOnce(&[u8]) -> Option<T>) -> Option<Option<T>> {
+    let length = take_count(rest)?;
+    let bytes = take_bytes(rest, length)?;
+    if bytes.is_empty() { Some(None) } else { read(bytes).map(Some) }
 }
 
 fn decode(message: &[u8]) -> Option<SiteFacts> {
@@ -186,14 +258,16 @@ fn decode(message: &[u8]) -> Option<SiteFacts> {
     let flags = flags.checked_sub(1)?;
     let (rows, columns, length) = (take_count(&mut rest)?, take_count(&mut rest)?, take_count(&mut rest)?);
     let digest = String::from_utf8(take_bytes(&mut rest, length)?.to_vec()).ok()?;
+    let survey = take_packed(&mut rest, Survey::from_bytes)?;
     let classes = (rest.len() % 8 == 0).then(|| numbers::read(rest).collect())?;
-    Some(SiteFacts { rows, columns, fixed_columns: flags & 1 == 1, sparse: flags & 2 == 2, classes, digest })
+    Some(SiteFacts { rows, columns, fixed_columns: flags & 1 == 1, sparse: flags & 2 == 2, classes, digest, survey })
 }
 
 fn encode_agreed(agreed: &Agreed) -> Vec<u8> {
     let mut message = vec![u8::from(agreed.sparse)];
     push_count(agreed.columns as u64, &mut message);
     push_count(agreed.rows as u64, &mut message);
+    push_packed(agreed.schema.as_ref().map(Schema::to_bytes), &mut message);
     numbers::push(&agreed.classes, &mut message);
     message
 }
@@ -202,8 +276,9 @@ fn decode_agreed(message: &[u8]) -> Option<Agreed> {
     let (&sparse, mut rest) = message.split_first()?;
     let mut count = || usize::try_from(take_count(&mut rest)?).ok();
     let (columns, rows) = (count()?, count()?);
+    let schema = take_packed(&mut rest, Schema::from_bytes)?;
     let classes = (rest.len() % 8 == 0).then(|| numbers::read(rest).collect())?;
-    Some(Agreed { columns, rows, sparse: sparse == 1, classes })
+    Some(Agreed { columns, rows, sparse: sparse == 1, classes, schema })
 }
 
 #[cfg(test)]
@@ -220,6 +295,7 @@ mod tests {
             sparse: false,
             classes: vec![-1.0, 1.0],
             digest: format!("rows of {rank}"),
+            survey: None,
         }
     }
 
@@ -227,7 +303,7 @@ mod tests {
         let results = group::run(4, |machine| {
             let mut mine = facts(machine.rank());
             let failed = change(machine.rank(), &mut mine);
-            agree(machine, failed.map_or(Ok(mine), Err), rule)
+            agree(machine, failed.map_or(Ok(mine), Err), rule, Missing::Error)
         });
         let errors: Vec<String> = results.into_iter().map(|result| result.unwrap_err().to_string()).collect();
         assert!(errors.iter().all(|error| *error == errors[0]), "all machines learn the same");
@@ -241,9 +317,12 @@ mod tests {
             mine.fixed_columns = false;
             mine.columns = 3 + machine.rank() as u64 % 2;
             mine.classes = vec![[2.0, 1.0, 2.0, 1.0][machine.rank()]];
-            agree(machine, Ok(mine), &ClassRule::Two)
+            agree(machine, Ok(mine), &ClassRule::Two, Missing::Error)
         }) {
-            assert_eq!(result.unwrap().0, Agreed { columns: 4, rows: 46, sparse: false, classes: vec![1.0, 2.0] });
+            assert_eq!(
+                result.unwrap().0,
+                Agreed { columns: 4, rows: 46, sparse: false, classes: vec![1.0, 2.0], schema: None }
+            );
         }
     }
 
@@ -274,6 +353,45 @@ mod tests {
             None
         });
         assert_eq!(empty, "machine 0: no machine has a row");
+    }
+
+    #[test]
+    fn words_means_and_classes_are_those_of_all_machines() {
+        let table = |rank: usize| {
+            let rows = ["30,basic,no", ",gold,yes", "50,,no", "40,basic,yes"][rank];
+            let columns = corewire_data::ColumnOptions { missing: Missing::Indicator, ..Default::default() };
+            let options = corewire_data::ReadOptions { columns, ..Default::default() };
+            let text = format!("age,plan,churn\n{rows}\n");
+            corewire_data::parse_table(std::path::Path::new("set"), text.as_bytes(), &options).unwrap()
+        };
+        let agreed = |rule: ClassRule| {
+            group::run(4, |machine| {
+                let mut mine = SiteFacts { columns: 2, classes: Vec::new(), ..facts(machine.rank()) };
+                mine.survey = Some(Survey::of(&table(machine.rank())));
+                agree(machine, Ok(mine), &rule, Missing::Indicator)
+            })
+        };
+        for result in agreed(ClassRule::Two) {
+            let agreed = result.unwrap().0;
+            let schema = agreed.schema.unwrap();
+            assert_eq!(schema.feature_names(), ["age", "age is missing", "plan=", "plan=basic", "plan=gold"]);
+            assert_eq!((agreed.columns, agreed.classes), (5, vec![0.0, 1.0]));
+            let (set, _) = schema.encode(table(1)).unwrap();
+            assert_eq!(
+                set.matrix.row(0).entries().map(|entry| entry.1).collect::<Vec<_>>(),
+                [40.0, 1.0, 0.0, 0.0, 1.0]
+            );
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_all_machines() {
+        for result in group::run(3, |machine| {
+            let mine = [1.0, machine.rank() as f64];
+            add_up(machine, &mine)
+        }) {
+            assert_eq!(result.unwrap(), [3.0, 3.0]);
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Linear {
     loss: Loss,
     /// n/N: what a row weighs in f_i.
     weight: f64,
+    /// What each row counts beside that; empty where all count 1.
+    counts: Vec<f64>,
     alpha: f64,
     /// Weight of the non-convex regulariser sum x_j^2/(1 + x_j^2), the field's standard test of non-convex methods.
     nonconvex: f64,
@@ -53,7 +55,18 @@ impl Linear {
             _ => 1,
         };
         let margins = vec![0.0; matrix.rows() * blocks];
-        Self { other: margins.clone(), matrix, labels, loss, weight, alpha, nonconvex: 0.0, l1: 0.0, margins }
+        Self {
+            other: margins.clone(),
+            matrix,
+            labels,
+            loss,
+            weight,
+            counts: Vec::new(),
+            alpha,
+            nonconvex: 0.0,
+            l1: 0.0,
+            margins,
+        }
     }
 
     /// Adds `lambda` sum x_j^2/(1 + x_j^2).
@@ -66,6 +79,29 @@ impl Linear {
     pub fn with_l1(mut self, lambda: f64) -> Self {
         self.l1 = lambda;
         self
+    }
+
+    /// Says what each row counts; 1 where nothing is said.
+    ///
+    /// # Panics
+    /// If there is not one count a row.
+    pub fn with_counts(mut self, counts: Vec<f64>) -> Self {
+        assert!(counts.is_empty() || counts.len() == self.labels.len(), "every row has its count");
+        self.counts = counts;
+        self
+    }
+
+    /// Multiplies what belongs to the rows by what they count, class by class.
+    fn count_rows(counts: &[f64], values: &mut [f64]) {
+        if !counts.is_empty() {
+            for values in values.chunks_exact_mut(counts.len()) {
+                values.iter_mut().zip(counts).for_each(|(value, count)| *value *= count);
+            }
+        }
+    }
+
+    fn count(&self, row: usize) -> f64 {
+        self.counts.get(row).copied().unwrap_or(1.0)
     }
 
     /// The rows.
@@ -133,6 +169,7 @@ impl Linear {
                 }
             }
         }
+        Self::count_rows(&self.counts, &mut self.margins);
     }
 
     fn add_regulariser_gradient(&self, x: &[f64], out: &mut [f64]) {
@@ -158,18 +195,20 @@ impl Objective for Linear {
     fn value(&mut self, x: &[f64]) -> f64 {
         Self::multiply(&self.matrix, x, &mut self.margins);
         let rows = self.labels.len();
-        let loss: f64 = match self.loss {
-            Loss::Ridge => self.margins.iter().zip(&self.labels).map(|(m, y)| 0.5 * (m - y) * (m - y)).sum(),
-            Loss::Logistic => self.margins.iter().zip(&self.labels).map(|(m, y)| log1p_exp(-y * m)).sum(),
-            Loss::Softmax { classes } => (0..rows)
-                .map(|i| {
+        let row_loss = |i: usize| {
+            let (margin, y) = (self.margins[i], self.labels[i]);
+            match self.loss {
+                Loss::Ridge => 0.5 * (margin - y) * (margin - y),
+                Loss::Logistic => log1p_exp(-y * margin),
+                Loss::Softmax { classes } => {
                     let margin = |c: usize| self.margins[c * rows + i];
                     let top = (0..classes).map(margin).fold(f64::NEG_INFINITY, f64::max);
                     let sum: f64 = (0..classes).map(|c| (margin(c) - top).exp()).sum();
-                    top + sum.ln() - margin(self.labels[i] as usize)
-                })
-                .sum(),
+                    top + sum.ln() - margin(y as usize)
+                }
+            }
         };
+        let loss: f64 = (0..rows).map(|i| self.count(i) * row_loss(i)).sum();
         let mut value = self.weight * loss + 0.5 * self.alpha * vector::norm_squared(x);
         if self.nonconvex != 0.0 {
             value += self.nonconvex * x.iter().map(|x| x * x / (1.0 + x * x)).sum::<f64>();
@@ -212,6 +251,7 @@ impl Objective for Linear {
                 }
             }
         }
+        Self::count_rows(&self.counts, &mut self.other);
         out.fill(0.0);
         Self::multiply_back(&self.matrix, &self.other, out);
         for ((out, &x), &v) in out.iter_mut().zip(x).zip(v) {
@@ -253,6 +293,7 @@ impl Objective for Linear {
                     }
                 }
             }
+            Self::count_rows(&self.counts, &mut self.other);
             for b in 0..=a {
                 let mut product =
                     vector::dot(&self.other, images[b]) + self.alpha * vector::dot(directions[a], directions[b]);
@@ -284,13 +325,15 @@ impl Objective for Linear {
             }
         }
         self.other.iter_mut().for_each(|v| *v *= weight);
+        Self::count_rows(&self.counts, &mut self.other);
         out.fill(0.0);
         Self::multiply_back(&self.matrix, &self.other, out);
         vector::add_scaled(self.alpha + 2.0 * self.nonconvex, v, out);
     }
 
     fn bound_trace(&self) -> Option<f64> {
-        let squares: f64 = self.matrix.row_norms().iter().map(|norm| norm * norm).sum();
+        let norms = self.matrix.row_norms();
+        let squares: f64 = norms.iter().enumerate().map(|(i, norm)| self.count(i) * norm * norm).sum();
         let directions = match self.loss {
             Loss::Softmax { classes } => classes as f64 - 1.0,
             _ => 1.0,
@@ -322,7 +365,7 @@ impl Objective for Linear {
             // A batch stands for all rows of the machine.
             let weight = self.weight * self.labels.len() as f64 / rows.len() as f64;
             for &i in rows {
-                let y = self.labels[i];
+                let (y, weight) = (self.labels[i], weight * self.count(i));
                 match self.loss {
                     Loss::Ridge => self.matrix.axpy(i, weight * (self.matrix.dot(i, x) - y), out),
                     Loss::Logistic => {
@@ -359,7 +402,7 @@ const LARGEST_GRAM: usize = 1600;
 impl Linear {
     /// The weight of every row in the Hessian at x.
     fn row_curvatures(&mut self, x: &[f64]) -> Vec<f64> {
-        match self.loss {
+        let mut curvatures = match self.loss {
             Loss::Logistic => {
                 Self::multiply(&self.matrix, x, &mut self.margins);
                 let curvature = |margin: &f64| {
@@ -369,7 +412,9 @@ impl Linear {
                 self.margins.iter().map(curvature).collect()
             }
             _ => vec![self.weight; self.labels.len()],
-        }
+        };
+        Self::count_rows(&self.counts, &mut curvatures);
+        curvatures
     }
 
     /// Eigenpairs of B' diag(weights) B by the rows' own Gram matrix, which is the smaller side.
