@@ -15,7 +15,7 @@ PYTHON := $(TARGET)/python
 TORCH_VERSION := 2.15.0
 MATURIN_VERSION := 1.16.0
 
-.PHONY: help setup build test fmt lint doc deny answers mpi neon browser python unit soak bench clean
+.PHONY: help setup build test fmt lint doc deny answers sklearn mpi neon browser python unit soak bench clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ help: ## Lists the targets.
 build: ## Builds the command line: target/release/corewire.
 	cargo build --release
 
-PARTS := setup fmt lint doc deny answers mpi neon browser python unit
+PARTS := setup fmt lint doc deny answers sklearn mpi neon browser python unit
 
 test: ## Sets up and runs everything below but soak and bench, and says how long each part took.
 	@for part in $(PARTS); do \
@@ -86,6 +86,21 @@ $(TOOLS)/bin/cargo-deny:
 answers: ## Checks the sketch's known answers by a program that shares no line with it.
 	@if command -v python3 >/dev/null; then python3 crates/sketch/check_known_answers.py; \
 	else echo "skipped: the known answers in Python, there is no python3"; fi
+
+# An environment of its own: nothing is installed beside the system's packages. Whatever fails before its last line leaves no
+# mark, and is tried again.
+SKLEARN := $(TARGET)/sklearn
+sklearn: ## Holds models against scikit-learn, and exports against onnxruntime and numpy.
+	@if ! command -v python3 >/dev/null; then echo "skipped: scikit-learn, there is no python3"; exit 0; fi; \
+	if ! [ -e $(SKLEARN)/ready ]; then \
+	    { python3 -m venv $(SKLEARN) \
+	        && $(SKLEARN)/bin/pip install --quiet --disable-pip-version-check scikit-learn onnxruntime numpy \
+	        && touch $(SKLEARN)/ready; } || { echo "skipped: scikit-learn and onnxruntime cannot be installed"; exit 0; }; \
+	fi; \
+	cargo build --quiet -p corewire-cli; \
+	rm -rf $(TARGET)/sklearn-check; \
+	XDG_CACHE_HOME=$(TARGET)/sklearn-check/cache $(SKLEARN)/bin/python crates/cli/tests/sklearn/check.py \
+	    $(TARGET)/debug/corewire $(TARGET)/sklearn-check "$${COREWIRE_DATA:-}"
 
 mpi: ## Runs the laws of the engine `mpi`, and jobs under mpirun, on 1 to 4 processes.
 	@if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then crates/comm-mpi/tests/run.sh && crates/cli/tests/mpi.sh; \

@@ -10,6 +10,7 @@ mod compare;
 mod data;
 mod earlier;
 mod evaluate;
+mod export;
 mod graph;
 mod header;
 mod inspect;
@@ -17,6 +18,7 @@ mod interrupt;
 mod job;
 mod memory;
 mod model;
+mod onnx;
 mod plot;
 mod privacy;
 mod recorder;
@@ -73,6 +75,11 @@ enum Command {
     /// What a model says of rows of data, one line each.
     #[command(after_help = "Example:\n  corewire predict --model runs/first/model.safetensors digits")]
     Predict(evaluate::Arguments),
+    /// Write a linear model for other programs: JSON with scikit-learn's names, and ONNX.
+    #[command(
+        after_help = "Example:\n  corewire export runs/first/model.safetensors --sklearn model.json --onnx model.onnx"
+    )]
+    Export(export::Arguments),
     /// Measure a problem: does compression help, with which budget, on which link?
     #[command(after_help = "Example:\n  corewire inspect job.toml --mbit-s 10 --rtt-ms 40")]
     Inspect(inspect::Arguments),
@@ -158,6 +165,7 @@ fn main() -> ExitCode {
         Command::Replay { folder, to, out, json } => replay::replay(&folder, to, &out, json),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments),
         Command::Predict(arguments) => evaluate::predict(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Report { folder, json } => compare::rebuild(&folder, json),

@@ -54,7 +54,10 @@ pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> 
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
-    if let Some(own) = OwnUnits::of(prepared.model, preparation, &finish.iterate) {
+    // The scale of a row of unit norm is its own, and a network has no coefficients.
+    let network = matches!(prepared.model, Model::TwoLayer { .. });
+    if !network && *normalise != Normalise::Unit {
+        let own = Scores::of(preparation, &finish.iterate).in_own_units(preparation);
         keep("coefficients", &own.coefficients.concat());
         keep("intercepts", &own.intercepts);
     }
@@ -65,45 +68,38 @@ pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> 
     Ok(journal::write_model(path, &(vectors, about))?)
 }
 
-/// A linear model in the units of the file: a score is an intercept and the sum of coefficients times features.
-pub struct OwnUnits {
+/// A linear model: a score is an intercept and the sum of coefficients times features.
+pub struct Scores {
     /// For every class that has a score.
     pub coefficients: Vec<Vec<f64>>,
     /// Likewise.
     pub intercepts: Vec<f64>,
 }
 
-impl OwnUnits {
-    /// Of a model that was trained on scaled columns; `None` for a network, and where rows have unit norm: their scale is each row's own.
-    pub fn of(model: Model, preparation: &Preparation, x: &[f64]) -> Option<Self> {
-        if matches!(model, Model::TwoLayer { .. }) || preparation.normalise == Normalise::Unit {
-            return None;
-        }
-        Some(Self::of_prepared(preparation, x))
-    }
-
-    /// The same for rows of unit norm, too, with features that have been scaled to it.
-    pub fn of_prepared(preparation: &Preparation, x: &[f64]) -> Self {
+impl Scores {
+    /// Of a linear model, for features as it was trained on them.
+    pub fn of(preparation: &Preparation, x: &[f64]) -> Self {
         let blocks = if let Labels::Classes(classes) = &preparation.labels { classes.len().max(1) } else { 1 };
         let centre = if let Labels::Numbers { centre } = preparation.labels { centre } else { 0.0 };
-        let (mut coefficients, mut intercepts) = (Vec::new(), Vec::new());
-        for block in x.chunks_exact(x.len() / blocks) {
-            let (weights, own) = match (preparation.intercept, block.split_last()) {
-                (true, Some((own, weights))) => (weights, *own),
-                _ => (block, 0.0),
-            };
-            let mut weights = weights.to_vec();
-            let mut intercept = own + centre;
-            if let Some(Scaling { shifts, scales }) = &preparation.scaling {
+        let split = |block: &[f64]| match (preparation.intercept, block.split_last()) {
+            (true, Some((own, weights))) => (weights.to_vec(), own + centre),
+            _ => (block.to_vec(), centre),
+        };
+        let (coefficients, intercepts) = x.chunks_exact(x.len() / blocks).map(split).unzip();
+        Self { coefficients, intercepts }
+    }
+
+    /// The same for features as they are in the file; rows of unit norm still have to be made such.
+    pub fn in_own_units(mut self, preparation: &Preparation) -> Self {
+        if let Some(Scaling { shifts, scales }) = &preparation.scaling {
+            for (weights, intercept) in self.coefficients.iter_mut().zip(&mut self.intercepts) {
                 for (j, weight) in weights.iter_mut().enumerate() {
                     *weight /= scales[j];
-                    intercept -= *weight * shifts[j];
+                    *intercept -= *weight * shifts[j];
                 }
             }
-            coefficients.push(weights);
-            intercepts.push(intercept);
         }
-        Self { coefficients, intercepts }
+        self
     }
 }
 

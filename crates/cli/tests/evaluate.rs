@@ -143,3 +143,33 @@ fn a_malformed_model_and_rows_that_do_not_fit_are_refused_in_words() {
     assert!(found.contains("2 columns besides the label, but 64 were asked for"), "{found}");
     assert!(complaint(&["predict", "--model", text(&model), "nowhere.csv"]).contains("nowhere.csv"));
 }
+
+#[test]
+fn a_linear_model_is_exported_with_names_and_a_network_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("rows.csv");
+    let rows: String = (0..40).map(|i| format!("{},{},{}\n", i % 9, ["red", "blue"][i % 2], i % 4 / 2)).collect();
+    std::fs::write(&csv, format!("size,colour,sold\n{rows}")).unwrap();
+    let model = trained(folder.path(), &[&format!("problem.data={}", csv.display())]);
+    let (json, onnx) = (folder.path().join("m.json"), folder.path().join("m.onnx"));
+    object(&["export", text(&model), "--sklearn", text(&json), "--onnx", text(&onnx)]);
+    let exported: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(exported["feature_names_in_"], serde_json::json!(["size", "colour=blue", "colour=red"]));
+    assert_eq!(exported["classes_"], serde_json::json!(["0", "1"]));
+    // By hand, for the first row: size 0, red.
+    let number = |value: &Value| value.as_f64().unwrap();
+    let score = number(&exported["intercept_"][0]) + number(&exported["coef_"][0][2]);
+    let said = objects(&["predict", "--model", text(&model), text(&csv)]);
+    assert!((number(&said[0]["probabilities"]["1"]) - 1.0 / (1.0 + (-score).exp())).abs() < 1e-12);
+    assert!(std::fs::read(&onnx).unwrap().windows(16).any(|part| part == b"LinearClassifier"));
+    let (vectors, about) = read_model(&model).unwrap();
+    assert_eq!(vectors["coefficients"].len(), 3);
+    assert_eq!(about["features"], "[\"size\",\"colour=blue\",\"colour=red\"]");
+    let other = tempfile::tempdir().unwrap();
+    let keys = ["problem.model=two-layer", "problem.rows=50", "method.name=cgd"];
+    let run = other.path().join("run");
+    let rest = ["machines.count=2", "stop.target=0", "stop.rounds=2"];
+    object(&[&["run", "--out", text(&run)], &settings(&[&keys[..], &rest].concat())[..]].concat());
+    let refused = complaint(&["export", text(&run.join("model.safetensors")), "--onnx", text(&onnx)]);
+    assert!(refused.contains("`export` writes linear models"), "{refused}");
+}
