@@ -113,8 +113,14 @@ pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
 /// The exact methods that auto tries.
 const CANDIDATES: [&str; 5] = ["core-newton", "core-agd", "core-cg", "cg", "lbfgs"];
 
-/// Those of them that this model has.
-pub fn candidates(model: ModelKind) -> Vec<&'static str> {
+/// Those that have a proximal step.
+const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
+
+/// Those of them that this problem has.
+pub fn candidates(model: ModelKind, l1: f64) -> Vec<&'static str> {
+    if l1 > 0.0 {
+        return PROXIMAL.to_vec();
+    }
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     CANDIDATES.into_iter().filter(|name| curved || *name != "core-newton").collect()
 }
@@ -127,12 +133,11 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
     }
     let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
     let mut name = default_method(&facts, session.job.problem.model);
-    let comparable =
-        facts.convex && session.optimum.is_some() && session.job.stop.target().is_some() && facts.l1 == 0.0;
+    let comparable = facts.convex && session.optimum.is_some() && session.job.stop.target().is_some();
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
         let begun = std::time::Instant::now();
-        let candidates = candidates(session.job.problem.model);
+        let candidates = candidates(session.job.problem.model, facts.l1);
         let forecasts = candidates.iter().map(|name| forecast(&session, name)).collect::<Result<Vec<_>>>()?;
         let costs: Vec<f64> = forecasts.iter().map(|forecast| forecast.cost(&session.job)).collect();
         let best = (0..costs.len()).min_by(|&a, &b| costs[a].total_cmp(&costs[b])).unwrap_or(0);

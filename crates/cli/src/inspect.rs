@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         });
     }
     let names: Vec<&str> = match pooled.is_convex() && session.optimum.is_some() {
-        true => candidates(job.problem.model).into_iter().chain(["core-gd"]).collect(),
+        true => candidates(job.problem.model, job.problem.l1).into_iter().chain(["core-gd"]).collect(),
         false => vec!["core-nonconvex"],
     };
     for name in names {

@@ -924,7 +924,7 @@ impl<O: Observer> Duty<'_, O> {
 pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     if facts.l1 > 0.0 {
-        "core-gd"
+        "core-agd"
     } else if curved && facts.strong_convexity > 0.0 {
         "core-newton"
     } else if facts.convex {

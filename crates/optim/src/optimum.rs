@@ -85,23 +85,24 @@ pub fn minimise_l1(objective: &mut dyn Objective, start: &[f64], smoothness: f64
     let step = 1.0 / smoothness;
     let (mut x, mut y) = (start.to_vec(), start.to_vec());
     let mut gradient = vec![0.0; x.len()];
-    let (mut momentum, mut still) = (1.0f64, 0);
+    let mut momentum = 1.0f64;
+    // F(x) - F* is at most about ||G||^2/(2 mu), where G is the step over its length: then the last digits are there.
+    let enough = 2.0 * objective.strong_convexity() * 1e-15 * objective.value(start).abs() * step * step;
     for _ in 0..200_000 {
         objective.gradient(&y, &mut gradient);
         let next: Vec<f64> =
             y.iter().zip(&gradient).map(|(y, g)| crate::method::descent::shrink(y - step * g, step * l1)).collect();
         // Restart where the momentum points uphill (O'Donoghue and Candes 2015).
         let uphill: f64 = (0..x.len()).map(|i| (y[i] - next[i]) * (next[i] - x[i])).sum();
-        let moved: f64 = (0..x.len()).map(|i| (next[i] - x[i]).powi(2)).sum();
+        let moved: f64 = (0..x.len()).map(|i| (next[i] - y[i]).powi(2)).sum();
         let following = 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt());
         let weight = if uphill > 0.0 { 0.0 } else { (momentum - 1.0) / following };
         momentum = if uphill > 0.0 { 1.0 } else { following };
         for i in 0..x.len() {
             y[i] = next[i] + weight * (next[i] - x[i]);
         }
-        still = if moved <= 1e-32 * norm_squared(&next).max(1e-300) { still + 1 } else { 0 };
         x = next;
-        if still > 20 {
+        if moved <= enough {
             break;
         }
     }

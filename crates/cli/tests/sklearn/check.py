@@ -4,6 +4,7 @@ Usage: check.py BINARY FOLDER [DATA]: the command line, a folder to work in, and
 """
 
 import csv
+import gzip
 import io
 import json
 import lzma
@@ -21,7 +22,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
 
 BINARY, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 DATA = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else None
@@ -218,6 +219,26 @@ def check_classes(name, train_rows, test_rows, scaler, keys):
     return model
 
 
+def check_l1(name, data, x, y, l1, keys):
+    """The coordinates that are not 0 are scikit-learn's, and f is within 1e-6 of the optimum."""
+    x = normalize(x)
+    keys = [f"problem.data={data}", f"problem.l1={l1}", "problem.normalise=unit", "problem.intercept=false", *keys]
+    keys += ["stop.target=1e-9", "machines.count=50"]
+    penalty = ALPHA + l1
+    theirs = LogisticRegression(
+        C=1 / (penalty * len(y)), l1_ratio=l1 / penalty, solver="saga", fit_intercept=False, tol=1e-7, max_iter=5000
+    )
+    support = np.flatnonzero(theirs.fit(x, y).coef_[0])
+    report, model = train(f"{name}-l1", keys=keys)
+    assert report["method"] == "core-agd" and report["relative"] <= 1e-6, report
+    corewire("export", str(model), "--sklearn", f"{name}-l1.json")
+    ours = np.flatnonzero(json.loads((FOLDER / f"{name}-l1.json").read_text())["coef_"][0])
+    [plain] = corewire("run", keys=[*keys, "method.name=cgd", "stop.rounds=20000"])
+    sent, more = report["wire_bytes"], plain["wire_bytes"] / report["wire_bytes"]
+    print(f"{name}, l1: {len(ours)} of {x.shape[1]} coordinates, scikit-learn {len(support)}; {sent:.0f} B, cgd {more:.0f} x")
+    assert list(ours) == list(support), f"{name}: {ours} and {support}"
+
+
 def check_digits():
     """The bundled rows, which scikit-learn has too: of unit norm, and with a score per class."""
     _, model = train("digits", keys=["machines.count=10"])
@@ -234,6 +255,12 @@ def check_files():
         "a9a", (DATA / "a9a.gz", x, y), (DATA / "a9a.t.gz", x_test, y_test), sparse, ["machines.count=50"]
     )
     round_trip("a9a", model, DATA / "a9a.t.gz", dense=x_test.toarray())
+    check_l1("a9a", DATA / "a9a.gz", x, y, 0.01, [])
+    images, labels = (gzip.open(DATA / f"train-{kind}-ubyte.gz").read() for kind in ("images-idx3", "labels-idx1"))
+    images = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784)[:2000].astype(float)
+    even = np.frombuffer(labels, np.uint8, offset=8)[:2000] % 2 == 0
+    keys = ["problem.rows=2000", "problem.classes=parity"]
+    check_l1("mnist", DATA / "train-images-idx3-ubyte.gz", images, even, 0.003, keys)
     x, y = load_svmlight_file(str(DATA / "mushrooms.gz"), n_features=112)
     order = np.random.default_rng(1).permutation(len(y))
     parts = []

@@ -45,7 +45,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "baseline",
         exact: true,
         convex_only: true,
-        proximal: false,
+        proximal: true,
         parameters: &[
             SCALE,
             WIRE,
@@ -60,7 +60,10 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = scale / big;
             let root = (mu * step).sqrt().min(1.0);
             let momentum = v.number("momentum", (1.0 - root) / (1.0 + root), 0.0, 1.0)?;
-            Ok(boxed(GradientMethod::new(b.exact(), Accelerated::new(start, step, 1.0 - momentum))))
+            Ok(boxed(GradientMethod::new(
+                b.exact(),
+                Accelerated::new(start, step, 1.0 - momentum).with_l1(b.constants.l1),
+            )))
         },
         gossip: None,
     },

@@ -54,12 +54,12 @@ pub(super) const CORE: &[MethodInfo] = &[
     MethodInfo {
         id: "core-agd",
         title: "CORE-AGD",
-        line: "momentum on the sketched gradient; the fewest bytes where rounds are cheap",
+        line: "momentum on the sketched gradient; the fewest bytes where rounds are cheap; proximal with `problem.l1`",
         reference: "CORE, Algorithm 4, with usable constants: docs/errata.md",
         family: "core",
         exact: true,
         convex_only: true,
-        proximal: false,
+        proximal: true,
         parameters: NONE,
         build: |b| {
             let s = b.settings;

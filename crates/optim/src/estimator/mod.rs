@@ -4,6 +4,7 @@
 //! An estimator does no input or output. It hands out a message with the name of a reduction, and takes in the reply; [`estimate`] connects
 //! it to a collective, and a hook of another framework may do so in its own way.
 
+mod anchored;
 mod dropped_momentum;
 mod exact;
 mod gathered;
@@ -13,6 +14,7 @@ mod shifted;
 mod sketched;
 mod tables;
 
+pub use anchored::Anchored;
 pub use dropped_momentum::DroppedMomentum;
 pub use exact::Exact;
 pub use gathered::{Channel, Coding, Downlink, Gathered, channel_mean, channel_means};

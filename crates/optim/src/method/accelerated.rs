@@ -1,5 +1,6 @@
 //! Momentum: y = x + (1 - b)(x - x_prev), x+ = y - h g~(y). With a sketched estimate it is CORE-AGD (Algorithm 4, with usable constants).
 
+use super::descent::shrink;
 use super::gradient::Algorithm;
 use super::{Context, Outcome, Settings};
 use crate::error::RunError;
@@ -52,18 +53,26 @@ pub struct Accelerated {
     query: Vec<f64>,
     pair: Pair,
     guard: Option<Guard>,
+    l1: f64,
 }
 
 impl Accelerated {
     /// From a start, with a fixed pair.
     pub fn new(start: Vec<f64>, step: f64, damping: f64) -> Self {
         let pair = Pair { step, damping, decay: 1.0 };
-        Self { previous: start.clone(), query: start.clone(), x: start, pair, guard: None }
+        Self { previous: start.clone(), query: start.clone(), x: start, pair, guard: None, l1: 0.0 }
     }
 
     /// From a start, with a pair that was tuned for the guard's curvature.
     pub fn guarded(start: Vec<f64>, guard: Guard, step: f64, damping: f64) -> Self {
         Self { guard: Some(guard), ..Self::new(start, step, damping) }
+    }
+}
+
+impl Accelerated {
+    /// With a proximal step for `l1` ||x||_1.
+    pub fn with_l1(self, l1: f64) -> Self {
+        Self { l1, ..self }
     }
 }
 
@@ -100,18 +109,30 @@ impl Algorithm for Accelerated {
         _: &mut Context<'_>,
     ) -> Result<Outcome, RunError> {
         let Pair { step, damping, .. } = self.pair;
-        let alarm = self.guard.as_mut().and_then(|guard| guard.watch(estimate.energy));
+        std::mem::swap(&mut self.previous, &mut self.x);
+        // What vanishes at the end: the gradient, or with an l1 term the step over its length.
+        let mut energy = estimate.energy;
+        if self.l1 == 0.0 {
+            for i in 0..self.x.len() {
+                self.x[i] = self.query[i] - step * gradient[i];
+            }
+        } else {
+            energy = 0.0;
+            for i in 0..self.x.len() {
+                self.x[i] = shrink(self.query[i] - step * gradient[i], step * self.l1);
+                energy += ((self.x[i] - self.query[i]) / step).powi(2);
+            }
+        }
+        let alarm = self.guard.as_mut().and_then(|guard| guard.watch(energy));
         let momentum = if alarm.is_some() { 0.0 } else { 1.0 - damping };
         for i in 0..self.x.len() {
-            self.previous[i] = self.x[i];
-            self.x[i] = self.query[i] - step * gradient[i];
             self.query[i] = self.x[i] + momentum * (self.x[i] - self.previous[i]);
         }
         if let Some(pair) = alarm {
             self.pair = pair;
         }
         Ok(Outcome {
-            gradient_norm: Some(estimate.energy.max(0.0).sqrt()),
+            gradient_norm: Some(energy.max(0.0).sqrt()),
             step: Some(step),
             rejected: alarm.is_some(),
             gap: None,

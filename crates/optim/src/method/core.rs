@@ -10,7 +10,7 @@ use super::gradient::{Batch, GradientMethod};
 use super::nonconvex::{Comparing, Rule};
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
-use crate::estimator::{MeanEstimator, Quantised, Quantiser, Sketched, Width};
+use crate::estimator::{Anchored, MeanEstimator, Quantised, Quantiser, Sketched, Width};
 use crate::probe::Probe;
 use crate::state::{Stateful, Visitor};
 use crate::tuning::{Curvature, Pair, Spectrum, decay};
@@ -94,6 +94,18 @@ impl Plan {
         })
     }
 
+    /// The estimator of a method with this l1 term: anchored where there is one, since the gradient does not vanish then.
+    fn estimator_with(&self, dim: usize, budget: usize, l1: f64) -> Result<Box<dyn MeanEstimator>, RunError> {
+        let estimator = self.estimator(dim, budget)?;
+        if l1 == 0.0 {
+            return Ok(estimator);
+        }
+        let (m, d) = (budget as f64, dim as f64);
+        // Rows of a Hadamard matrix are orthogonal: with all of them nothing is lost.
+        let lost = if self.family == Family::Hadamard { (d - m).max(0.0) / m } else { (d + 1.0) / m };
+        Ok(Box::new(Anchored::new(estimator, dim, 1.0 / (self.wire.noise() * (1.0 + lost)))))
+    }
+
     /// d, or the padded size of the Hadamard family where that is little more: with all of its rows a sketch loses nothing.
     fn full_budget(&self, dim: usize) -> usize {
         let padded = dim.next_power_of_two();
@@ -174,7 +186,7 @@ pub enum CoreAlgorithm {
         /// The share of the last velocity that is kept.
         momentum: f64,
     },
-    /// CORE-AGD, tuned and guarded, or with a fixed step and damping.
+    /// CORE-AGD, with a proximal step for l1, tuned and guarded, or with a fixed step and damping.
     Accelerated {
         /// (h, b) where they are given.
         fixed: Option<(f64, f64)>,
@@ -227,15 +239,15 @@ impl Core {
         if let Some(known) = self.known {
             self.settings.trace = Some(known.trace);
             self.settings.smoothness = Some(known.smoothness);
-            return Ok(self.tune(known));
+            return Ok(self.tune(known, context.objective.l1()));
         }
         let dim = self.start.len();
         let probe = Probe::new(dim, &self.plan.randomness);
         let message = probe.message(context, &self.start)?;
-        let strong_convexity = context.objective.strong_convexity();
+        let (strong_convexity, l1) = (context.objective.strong_convexity(), context.objective.l1());
         let mut answer = |messages: &[&[u8]]| {
             let curvature = probe.guess(messages, strong_convexity)?;
-            let tuned = self.tune(curvature);
+            let tuned = self.tune(curvature, l1);
             let numbers = [curvature.trace, curvature.smoothness, tuned.budget as f64, tuned.step, tuned.damping];
             let mut reply = Vec::new();
             numbers::push_floats(&numbers, false, &mut reply);
@@ -256,9 +268,13 @@ impl Core {
     }
 
     /// What the plan leaves open: the budget, and the pair of the accelerated method.
-    fn tune(&self, curvature: Curvature) -> Tuned {
+    fn tune(&self, curvature: Curvature, l1: f64) -> Tuned {
         let accelerated = matches!(self.algorithm, CoreAlgorithm::Accelerated { .. });
-        let budget = self.plan.budget.unwrap_or_else(|| self.plan.automatic_budget(&curvature, accelerated));
+        let budget = self.plan.budget.unwrap_or_else(|| match l1 > 0.0 {
+            // Noise of a lagging anchor is dearer than a few more scalars of a bit.
+            true => self.plan.full_budget(curvature.dim),
+            false => self.plan.automatic_budget(&curvature, accelerated),
+        });
         let counting = self.plan.counting_budget(curvature.dim, budget);
         let pair = match accelerated {
             true => Guard::new(curvature, counting).tune(),
@@ -288,6 +304,7 @@ impl Method for Core {
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let dim = self.start.len();
         let start = self.start.clone();
+        let l1 = context.objective.l1();
         let (budget, inner): (usize, Box<dyn Method>) = match self.algorithm.clone() {
             CoreAlgorithm::Conjugate { memory, number_bytes } => {
                 let budget = self.plan.budget.unwrap_or_else(|| self.plan.full_budget(dim));
@@ -310,7 +327,8 @@ impl Method for Core {
                         )
                     }
                 };
-                (budget, Box::new(GradientMethod::new(self.plan.estimator(dim, budget)?, algorithm)))
+                let estimator = self.plan.estimator_with(dim, budget, l1)?;
+                (budget, Box::new(GradientMethod::new(estimator, algorithm.with_l1(l1))))
             }
             CoreAlgorithm::Descent { step, batch, momentum } => {
                 let needs =
@@ -326,8 +344,8 @@ impl Method for Core {
                     (StepRule::Fixed(step), _) => Step::Fixed(step),
                     _ => Step::LineSearch,
                 };
-                let algorithm = Descent::new(start, step).with_l1(context.objective.l1()).with_momentum(momentum);
-                let estimator = self.plan.estimator(dim, budget)?;
+                let algorithm = Descent::new(start, step).with_l1(l1).with_momentum(momentum);
+                let estimator = self.plan.estimator_with(dim, budget, l1)?;
                 (budget, Box::new(GradientMethod::new(estimator, algorithm).with_batch(batch)))
             }
             CoreAlgorithm::Comparing { rule } => {

@@ -93,13 +93,17 @@ impl Algorithm for Descent {
             *v = self.momentum * *v + (1.0 - self.momentum) * g;
         }
         let direction = if self.momentum == 0.0 { gradient } else { &self.velocity };
+        // What vanishes at the end: the gradient, or with an l1 term the step over its length.
+        let mut energy = if self.l1 == 0.0 { estimate.energy } else { 0.0 };
         for (x, g) in self.x.iter_mut().zip(direction) {
+            let last = *x;
             *x -= step * g;
             if self.l1 != 0.0 {
                 *x = shrink(*x, step * self.l1);
+                energy += ((*x - last) / step).powi(2);
             }
         }
-        Ok(Outcome { gradient_norm: Some(estimate.energy.sqrt()), step: Some(step), rejected: false, gap: None })
+        Ok(Outcome { gradient_norm: Some(energy.sqrt()), step: Some(step), rejected: false, gap: None })
     }
 
     fn settings(&self) -> Settings {
