@@ -347,7 +347,7 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
         _ => raw,
     };
     let (raw, kept) = hold_out(raw, spec, 0, randomness);
-    let raw = of_named_classes(raw, spec);
+    let raw = check_named_classes(raw, spec)?;
     let schema = match &raw {
         Raw::Table(table) => Some(Survey::of(table).schema(spec.read.columns.missing)),
         Raw::Rows(..) => None,
@@ -408,6 +408,21 @@ fn model_spec(spec: &ProblemSpec, classes: usize) -> ModelSpec {
 fn counts_classes(spec: &ProblemSpec) -> bool {
     let open = matches!(spec.classes, None | Some(Classes::Positive(_)));
     spec.model().has_classes() || (spec.binary && open)
+}
+
+/// Rows of the two sides alone, where sides are named; a class that no row has is a mistake.
+fn check_named_classes(raw: Raw, spec: &ProblemSpec) -> Result<Raw> {
+    if let Some(Classes::Sides(sides)) = &spec.classes {
+        for class in sides.iter().flatten() {
+            if raw.with_labels(std::slice::from_ref(class)).rows() == 0 {
+                let known = raw.classes();
+                let more = if known.len() > 12 { ", ..." } else { "" };
+                let known = known[..known.len().min(12)].join(", ");
+                bail!("{} has no class `{class}`; there is {known}{more}", spec.data.name());
+            }
+        }
+    }
+    Ok(of_named_classes(raw, spec))
 }
 
 /// Rows of the two sides alone, where sides are named.

@@ -106,16 +106,36 @@ impl Raw {
         }
     }
 
+    /// The cells of the label, where there is one.
+    fn labels(&self) -> Option<Cells> {
+        match self {
+            Self::Rows(set, _) => Some(Cells::Numbers(set.labels.clone())),
+            Self::Table(table) => {
+                table.columns.iter().find(|column| column.part == Part::Label).map(|column| column.cells.clone())
+            }
+        }
+    }
+
+    /// The distinct labels as text, ascending.
+    pub fn classes(&self) -> Vec<String> {
+        match self.labels() {
+            None => Vec::new(),
+            Some(Cells::Numbers(mut labels)) => {
+                labels.sort_by(f64::total_cmp);
+                labels.dedup();
+                labels.iter().map(f64::to_string).collect()
+            }
+            Some(Cells::Words { mut words, .. }) => {
+                words.sort();
+                words
+            }
+        }
+    }
+
     /// Only rows with these labels: words, or numbers as text.
     pub fn with_labels(&self, wanted: &[String]) -> Self {
         let numbers: Vec<f64> = wanted.iter().filter_map(|name| name.parse().ok()).collect();
-        let label =
-            |table: &Table| table.columns.iter().find(|column| column.part == Part::Label).map(|c| c.cells.clone());
-        let cells = match self {
-            Self::Rows(set, _) => Some(Cells::Numbers(set.labels.clone())),
-            Self::Table(table) => label(table),
-        };
-        let rows: Vec<usize> = match cells {
+        let rows: Vec<usize> = match self.labels() {
             None => return self.clone(),
             Some(Cells::Numbers(labels)) => (0..labels.len()).filter(|&i| numbers.contains(&labels[i])).collect(),
             Some(Cells::Words { words, codes }) => {
