@@ -337,6 +337,15 @@ impl Job {
         }
     }
 
+    /// Changes the penalty, also in the copy that a run keeps.
+    pub fn set_alpha(&mut self, alpha: f64) {
+        self.problem.alpha = alpha;
+        let section = self.table.entry("problem").or_insert_with(|| Value::Table(Table::new()));
+        if let Some(section) = section.as_table_mut() {
+            section.insert("alpha".to_owned(), Value::Float(alpha));
+        }
+    }
+
     /// The job as text for a file in this folder: its paths are meant from there, so that it tells nothing of where else things lie.
     pub fn portable(&self, folder: &Path) -> String {
         let mut table = self.table.clone();
@@ -678,6 +687,9 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
     let read = read_columns(reader)?;
     if model == ModelKind::TwoLayer && (class_weights.is_some() || read.columns.weights.is_some()) {
         bail!("`two-layer` takes all rows alike: remove `problem.weights` and `problem.class_weights`");
+    }
+    if let Some(Value::Array(_)) = reader.get("problem.alpha") {
+        bail!("`problem.alpha` is one number; `corewire path --alphas 1,0.1,0.01` tries several and chooses");
     }
     Ok(ProblemSpec {
         binary,

@@ -19,6 +19,7 @@ mod job;
 mod memory;
 mod model;
 mod onnx;
+mod path;
 mod plot;
 mod privacy;
 mod recorder;
@@ -83,6 +84,9 @@ enum Command {
     /// Measure a problem: does compression help, with which budget, on which link?
     #[command(after_help = "Example:\n  corewire inspect job.toml --mbit-s 10 --rtt-ms 40")]
     Inspect(inspect::Arguments),
+    /// Train with several penalties, each from where the last ended, and choose by held-out rows.
+    #[command(after_help = "Example:\n  corewire path job.toml --alphas 1,0.1,0.01,1e-3 --out runs/best")]
+    Path(path::Arguments),
     /// Run many methods on the same problem and show loss against real bytes, as a table, CSV and an HTML report.
     #[command(
         after_help = "Examples:\n  corewire compare                              # 16 methods on the bundled data\n  corewire compare job.toml --methods core-cg,cg,ef21:k=15 --tune --out results"
@@ -167,6 +171,7 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => evaluate::predict(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Path(arguments) => path::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Report { folder, json } => compare::rebuild(&folder, json),
         Command::Methods { json } => compare::list(json),

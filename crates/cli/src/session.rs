@@ -111,6 +111,8 @@ pub struct Session {
     pub optimum: Option<f64>,
     /// What each phase took.
     pub phases: Vec<(&'static str, f64)>,
+    /// Where to begin, if not at the problem's own start.
+    pub start: Option<Arc<Vec<f64>>>,
     constants: Arc<OnceLock<Constants>>,
 }
 
@@ -144,7 +146,8 @@ impl Session {
         let seed = seed(&job)?;
         let randomness = CommonRandomness::new(&seed);
         let (pooled, optimum, phases) = (None, None, Vec::new());
-        let mut session = Self { job, seed, randomness, pooled, optimum, phases, constants: Arc::default() };
+        let mut session =
+            Self { job, seed, randomness, pooled, optimum, phases, start: None, constants: Arc::default() };
         if !session.job.problem.data.is_sites() {
             session.time("reading", |session| {
                 session.pooled = Some(pool(&session.job, &session.randomness)?);
@@ -167,6 +170,25 @@ impl Session {
         other.job.choose_method(name);
         other.job.method.parameters = parameters;
         other
+    }
+
+    /// The same rows with another alpha.
+    pub fn with_penalty(&self, alpha: f64) -> Result<Self> {
+        let mut other = self.clone();
+        other.job.set_alpha(alpha);
+        other.constants = Arc::default();
+        if let Some(pooled) = &mut other.pooled {
+            pooled.problem = Arc::new(match pooled.problem.data() {
+                Some(data) => {
+                    let spec = ModelSpec { alpha, ..*pooled.problem.spec() };
+                    let split = self.job.problem.split;
+                    Problem::rows(Arc::clone(data), spec, self.job.machines, split, &self.randomness)
+                }
+                None => power_law(&other.job, self.job.machines, &self.randomness),
+            });
+        }
+        other.optimum = optimum_of(&other)?;
+        Ok(other)
     }
 
     /// The same rows on so many machines.
@@ -779,7 +801,7 @@ impl<O: Observer> Duty<'_, O> {
         };
         let none = Constants::none(facts.dim, facts.machines, facts.l1);
         let averaging = session.averaging()?;
-        let start = share.problem.start();
+        let start = session.start.as_ref().map_or(share.problem.start(), |start| &start[..]);
         let prepared = Prepared {
             facts,
             start: start.to_vec(),

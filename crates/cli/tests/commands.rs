@@ -20,6 +20,7 @@ fn every_command_explains_itself_with_an_example() {
         &["evaluate"],
         &["predict"],
         &["export"],
+        &["path"],
         &["methods"],
         &["privacy"],
         &["seed"],
@@ -316,4 +317,28 @@ fn no_command_panics_where_its_output_is_closed_or_full() {
             assert!(matches!(code, Some(0 | 2)), "{call:?}: {code:?}");
         }
     }
+}
+
+#[test]
+fn a_path_of_penalties_begins_where_the_last_ended_and_is_chosen_by_held_out_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("best");
+    let keys = settings(&["machines.count=5", "method.name=core-newton", "stop.target=1e-8"]);
+    let steps = objects(&[&["path", "--alphas", "1e-4,1,1e-2", "--out", text(&out)], &keys[..]].concat());
+    steps.iter().for_each(|step| has_fields(step, &["alpha", "test_loss", "score", "wire_bytes", "scikit_learn"]));
+    let number = |step: &serde_json::Value, field: &str| step[field].as_f64().unwrap();
+    let best = steps.last().unwrap();
+    assert_eq!((best["chosen"].as_bool(), steps.len()), (Some(true), 3));
+    assert!(steps.iter().all(|step| number(step, "test_loss") >= number(best, "test_loss")), "{steps:?}");
+    assert!(steps.iter().all(|step| step["reached"] == true), "{steps:?}");
+    // The model is the one that was chosen: a run of its own with that penalty ends there too.
+    let alpha = format!("problem.alpha={}", number(best, "alpha"));
+    let alone = object(&[&["run", "--set", &alpha, "--set", "problem.test=0.2"], &keys[..]].concat());
+    let (there, here) = (number(best, "test_loss"), alone["test_loss"].as_f64().unwrap());
+    // To 1e-8 of f0 - f* both, whose square root is what coordinates may differ by.
+    assert!((there - here).abs() < 1e-4, "{there} {here}");
+    let score = object(&["evaluate", "--model", text(&out.join("model.safetensors")), "digits"]);
+    assert!(score["accuracy"].as_f64().unwrap() > 0.85, "{score}");
+    let refused = complaint(&["run", "--set", "problem.alpha=[1, 0.1]"]);
+    assert!(refused.contains("`corewire path --alphas 1,0.1,0.01` tries several"), "{refused}");
 }
