@@ -16,6 +16,7 @@ mod header;
 mod inspect;
 mod interrupt;
 mod job;
+mod keys;
 mod memory;
 mod model;
 mod onnx;
@@ -101,6 +102,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Every key of a job: meaning, default, range.
+    #[command(after_help = "Examples:\n  corewire keys\n  corewire keys stop")]
+    Keys(keys::Arguments),
+    /// Write a job file with every key as a comment.
+    #[command(name = "init-job", after_help = "Example:\n  corewire init-job churn.toml --data churn.csv")]
+    InitJob(keys::InitArguments),
     /// All methods and their parameters.
     Methods {
         /// One JSON object per line.
@@ -174,6 +181,8 @@ fn main() -> ExitCode {
         Command::Path(arguments) => path::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Report { folder, json } => compare::rebuild(&folder, json),
+        Command::Keys(arguments) => keys::run(&arguments),
+        Command::InitJob(arguments) => keys::init(&arguments.file, arguments.data.as_deref(), arguments.json),
         Command::Methods { json } => compare::list(json),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Data { command } => data::run(&command),

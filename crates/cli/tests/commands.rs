@@ -21,6 +21,8 @@ fn every_command_explains_itself_with_an_example() {
         &["predict"],
         &["export"],
         &["path"],
+        &["keys"],
+        &["init-job"],
         &["methods"],
         &["privacy"],
         &["seed"],
@@ -341,4 +343,19 @@ fn a_path_of_penalties_begins_where_the_last_ended_and_is_chosen_by_held_out_row
     assert!(score["accuracy"].as_f64().unwrap() > 0.85, "{score}");
     let refused = complaint(&["run", "--set", "problem.alpha=[1, 0.1]"]);
     assert!(refused.contains("`corewire path --alphas 1,0.1,0.01` tries several"), "{refused}");
+}
+
+#[test]
+fn keys_are_listed_and_a_commented_job_runs() {
+    let all = objects(&["keys"]);
+    all.iter().for_each(|key| has_fields(key, &["key", "meaning", "default", "range"]));
+    assert!(printed(&["keys", "stop.gap"]).starts_with("stop.gap: "));
+    assert!(complaint(&["keys", "colour"]).contains("no key contains `colour`"));
+    let folder = tempfile::tempdir().unwrap();
+    let (job, csv) = (folder.path().join("job.toml"), folder.path().join("rows.csv"));
+    std::fs::write(&csv, (0..30).map(|i| format!("{},{}\n", i % 7, i % 2)).collect::<String>()).unwrap();
+    printed(&["init-job", text(&job), "--data", "rows.csv"]);
+    let report = object(&["run", text(&job), "--set", "machines.count=3"]);
+    assert_eq!((&report["dim"], &report["data"]), (&2.into(), &"rows.csv".into()));
+    assert!(complaint(&["init-job", text(&job)]).contains("exists: name another file"));
 }
