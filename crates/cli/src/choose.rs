@@ -19,6 +19,8 @@ pub struct Forecast {
     pub budget: Option<usize>,
     /// Whether it reached the target in the trial.
     pub reached: bool,
+    /// Whether the trial's time was up first.
+    pub timed_out: bool,
     /// Rounds.
     pub rounds: f64,
     /// Exchanges, set-up included.
@@ -59,12 +61,42 @@ fn try_out(session: &Session) -> Result<Done<Recorder>> {
 /// Rounds after which a trial of core-newton is given up.
 const MOST_NEWTON: u64 = 60;
 
-/// Tries a method. Nothing of it is billed to a run.
-pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
+/// Seconds that all trials of a sample may take together.
+const SECONDS: f64 = 8.0;
+
+/// Tries all of these methods; on a sample, where there are very many rows, each has its share of the time.
+pub fn forecasts(session: &Session, names: &[&str], is_sample: bool) -> Result<Vec<Forecast>> {
+    let begun = std::time::Instant::now();
+    let one = |(i, name): (usize, &&str)| {
+        let left = (SECONDS - begun.elapsed().as_secs_f64()).max(0.5) / (names.len() - i) as f64;
+        let found = forecast(session, name, is_sample.then_some(left))?;
+        // Bytes of a gradient, sketched or not, go with the columns; rounds do not.
+        let [up_bytes, down_bytes, wire_bytes] =
+            [found.up_bytes, found.down_bytes, found.wire_bytes].map(|bytes| session.left_out * bytes);
+        Ok(Forecast { up_bytes, down_bytes, wire_bytes, ..found })
+    };
+    names.iter().enumerate().map(one).collect()
+}
+
+/// How many of how many rows were tried, in words; nothing where it was all of them.
+pub fn told(sample: Option<&Session>, rows: usize) -> String {
+    let Some((sample, pooled)) = sample.and_then(|sample| Some((sample, sample.pooled.as_ref()?))) else {
+        return String::new();
+    };
+    let columns = match sample.left_out > 1.0 {
+        true => format!(" with their {} commonest columns", pooled.problem.dim()),
+        false => String::new(),
+    };
+    format!(" on a sample of {} of {rows} rows{columns}", pooled.problem.row_count())
+}
+
+/// Tries a method for at most so many seconds. Nothing of it is billed to a run.
+fn forecast(session: &Session, name: &str, seconds: Option<f64>) -> Result<Forecast> {
     let mut trial = session.with_method(name, Default::default());
     // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
     trial.job.graph = None;
     trial.job.problem.test = None;
+    trial.job.stop.seconds = seconds.map(|seconds| 0.6 * seconds);
     // How core-newton fares depends on the machines' own curvature; it takes few rounds, and is tried whole.
     if name == "core-newton" {
         trial.job.stop.rounds = Some(MOST_NEWTON);
@@ -74,6 +106,7 @@ pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
             name: name.to_owned(),
             budget: finish.settings.budget,
             reached: finish.ended == Ended::Target,
+            timed_out: finish.ended == Ended::Seconds,
             rounds: finish.last.round as f64,
             exchanges: passed.exchanges as f64,
             up_bytes: passed.up_bytes,
@@ -87,6 +120,7 @@ pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
     let rounds = alone.last.round;
     trial.job.stop.rounds = Some(SHORT.0.min(rounds));
     trial.job.stop.target = Some(0.0);
+    trial.job.stop.seconds = seconds.map(|seconds| 0.4 * seconds);
     let together = try_out(&trial)?;
     let records = &together.observer.records;
     let last = together.finish.last.traffic;
@@ -102,6 +136,7 @@ pub fn forecast(session: &Session, name: &str) -> Result<Forecast> {
         name: name.to_owned(),
         budget: alone.settings.budget,
         reached: alone.ended == Ended::Target,
+        timed_out: alone.ended == Ended::Seconds,
         rounds: rounds as f64,
         exchanges: alone.last.traffic.exchanges as f64,
         up_bytes: extend(first.up_bytes, last.up_bytes),
@@ -133,12 +168,18 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
     }
     let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
     let mut name = default_method(&facts, session.job.problem.model);
-    let comparable = facts.convex && session.optimum.is_some() && session.job.stop.target().is_some();
+    // Whether f* can be known, here or on a sample.
+    let solvable = facts.convex && facts.strong_convexity > 0.0 || session.optimum.is_some();
+    let comparable = facts.convex && solvable && session.job.stop.target().is_some();
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
-        let begun = std::time::Instant::now();
         let candidates = candidates(session.job.problem.model, facts.l1);
-        let forecasts = candidates.iter().map(|name| forecast(&session, name)).collect::<Result<Vec<_>>>()?;
+        let sample = session.sampled()?;
+        if sample.is_none() {
+            session = session.with_optimum()?;
+        }
+        let begun = std::time::Instant::now();
+        let forecasts = forecasts(sample.as_ref().unwrap_or(&session), &candidates, sample.is_some())?;
         let costs: Vec<f64> = forecasts.iter().map(|forecast| forecast.cost(&session.job)).collect();
         let best = (0..costs.len()).min_by(|&a, &b| costs[a].total_cmp(&costs[b])).unwrap_or(0);
         if costs[best].is_finite() {
@@ -146,19 +187,21 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
         }
         if !quiet {
             let timed = session.job.method.settings.goal.link.is_some();
-            let shown = |cost: f64| match (cost.is_finite(), timed) {
+            let shown = |forecast: &Forecast, cost: f64| match (cost.is_finite(), timed) {
+                (false, _) if forecast.timed_out => "has not ended in the time".to_owned(),
                 (false, _) => "misses the target".to_owned(),
                 (true, true) => units::seconds(cost),
                 (true, false) => units::bytes(cost),
             };
             let tried: Vec<String> =
-                candidates.iter().zip(&costs).map(|(name, &cost)| format!("{name} {}", shown(cost))).collect();
+                forecasts.iter().zip(&costs).map(|(f, &cost)| format!("{} {}", f.name, shown(f, cost))).collect();
             let goal = if timed { "seconds on the link" } else { "bytes" };
             let verdict = match costs[best].is_finite() {
                 true => format!("{name} costs the fewest {goal}"),
                 false => format!("none reached the target, so {name} it is"),
             };
-            eprintln!("tried: {}; {verdict}", tried.join(", "));
+            let how = told(sample.as_ref(), session.problem()?.row_count());
+            eprintln!("tried{how}: {}; {verdict}", tried.join(", "));
         }
         session.phases.push(("choosing", begun.elapsed().as_secs_f64()));
     }

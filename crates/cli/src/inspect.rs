@@ -9,7 +9,7 @@ use corewire_optim::optimum;
 use corewire_optim::spectrum::{self, Measured};
 use serde::Serialize;
 
-use crate::choose::{Forecast, candidates, forecast};
+use crate::choose::{self, Forecast, candidates, forecasts};
 use crate::session::Session;
 use crate::{bench, job, out, plot, units};
 
@@ -42,6 +42,8 @@ pub struct Arguments {
 struct Inspection {
     dim: usize,
     rows: usize,
+    /// What was measured, where it was not all.
+    sample: Option<String>,
     machines: usize,
     trace: f64,
     smoothness: f64,
@@ -77,7 +79,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     {
         overrides.extend(value.map(|value| format!("link.{key}={value}")));
     }
-    let session = Session::new(job::load(arguments.job.as_deref(), &overrides)?)?;
+    let whole = Session::without_optimum(job::load(arguments.job.as_deref(), &overrides)?)?;
+    let rows = whole.problem()?.row_count();
+    let dim = whole.problem()?.dim();
+    let (session, is_sample) = match whole.sampled()? {
+        Some(sample) => (sample, true),
+        None => (whole.with_optimum()?, false),
+    };
+    let sample = is_sample.then(|| choose::told(Some(&session), rows));
     let (job, problem) = (&session.job, session.problem()?);
     let mut pooled = problem.pooled().ok_or_else(|| anyhow!("`inspect` needs all rows in one place"))?;
     let start = problem.start();
@@ -93,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
     let target = job.stop.target().unwrap_or(job::DEFAULT_TARGET);
     let mut methods: Vec<Forecast> = Vec::new();
-    let dense = 4.0 * problem.dim() as f64;
+    let dense = 4.0 * dim as f64;
     // About two seconds of work, then it is enough to say "more than".
     let most = (2e9 / (problem.row_count() as f64 * start.len() as f64)).clamp(200.0, 20_000.0) as u64;
     for (name, momentum) in [("cgd", false), ("acgd", true)] {
@@ -104,6 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             name: name.to_owned(),
             budget: None,
             reached: found.is_some(),
+            timed_out: false,
             rounds,
             exchanges: rounds + 1.0,
             up_bytes: rounds * dense,
@@ -116,9 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         true => candidates(job.problem.model, job.problem.l1).into_iter().chain(["core-gd"]).collect(),
         false => vec!["core-nonconvex"],
     };
-    for name in names {
-        methods.push(forecast(&session, name)?);
-    }
+    methods.extend(forecasts(&session, &names, is_sample)?);
 
     let link = job.link;
     let seconds = |forecast: &Forecast| link.as_ref().map(|link| forecast.seconds(link));
@@ -137,8 +145,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let budget = methods.iter().find(|method| method.name == "core-agd").and_then(|method| method.budget);
 
     let inspection = Inspection {
-        dim: problem.dim(),
-        rows: problem.row_count(),
+        dim,
+        rows,
+        sample,
         machines: job.machines,
         trace: spectrum.trace(),
         smoothness: spectrum.smoothness(),
@@ -180,6 +189,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, link: Option<&Link>) {
     println!("{} rows, d = {}, {} machines", inspection.rows, inspection.dim, inspection.machines);
+    if let Some(sample) = &inspection.sample {
+        println!("measured{sample}; with all of them figures differ somewhat");
+    }
     let how = if inspection.exact { "exactly" } else { "by stochastic Lanczos quadrature" };
     println!(
         "curvature ({how}): trace {:.4}, L {:.4}, mu {:.1e}; r_1/2 {:.2}; effective dimension {:.1} of {}",

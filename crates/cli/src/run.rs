@@ -118,9 +118,9 @@ fn run_on<T: Transport + 'static>(
         // Only the process that leads ends a run by a signal.
         rounds_begin();
     }
+    let session = choose::settle(Session::without_optimum(job)?, quiet)?;
     // Only the process that decides needs f*.
-    let session = if leads { Session::new(job)? } else { Session::without_optimum(job)? };
-    let session = choose::settle(session, quiet)?;
+    let session = if leads { session.with_optimum()? } else { session };
     if session.job.method.name.is_some() {
         session.check_method()?;
     }

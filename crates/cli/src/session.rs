@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::{Collective, CommError, Group, Metered, Reduction, Transport, Tree, handshake};
-use corewire_data::{DataSet, Labels, Moments, Normalise, Preparation, Raw, ReadOptions, Schema, Survey, Unknown};
+use corewire_data::{
+    DataSet, Labels, Matrix, Moments, Normalise, Preparation, Raw, ReadOptions, Rows, Schema, Survey, Unknown,
+};
 use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
 use corewire_journal::{Contents, MachineState, Snapshot};
@@ -96,6 +98,12 @@ pub fn read_graph(path: &Path) -> Result<Graph> {
     Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))
 }
 
+/// Methods are tried on all rows up to so many entries, and on a sample of so many otherwise.
+const MOST_TRIED: usize = 4_000_000;
+const SAMPLED: usize = 200_000;
+/// A sample has at most so many columns.
+const MOST_COLUMNS: usize = 512;
+
 /// A job with all that does not depend on where its machines are.
 #[derive(Clone)]
 pub struct Session {
@@ -113,6 +121,8 @@ pub struct Session {
     pub phases: Vec<(&'static str, f64)>,
     /// Where to begin, if not at the problem's own start.
     pub start: Option<Arc<Vec<f64>>>,
+    /// How many times as many columns there are as this sample has; 1 where it is no sample.
+    pub left_out: f64,
     constants: Arc<OnceLock<Constants>>,
 }
 
@@ -130,15 +140,7 @@ pub struct Pooled {
 impl Session {
     /// Reads the data and computes f*, where one process can know them.
     pub fn new(job: Job) -> Result<Self> {
-        let mut session = Self::without_optimum(job)?;
-        let stop = &session.job.stop;
-        if stop.target().is_some() || (stop.gradient.is_none() && stop.gradient_relative.is_none()) {
-            session.time("f*", |session| {
-                session.optimum = optimum_of(session)?;
-                Ok(())
-            })?;
-        }
-        Ok(session)
+        Self::without_optimum(job)?.with_optimum()
     }
 
     /// Reads the data.
@@ -146,8 +148,17 @@ impl Session {
         let seed = seed(&job)?;
         let randomness = CommonRandomness::new(&seed);
         let (pooled, optimum, phases) = (None, None, Vec::new());
-        let mut session =
-            Self { job, seed, randomness, pooled, optimum, phases, start: None, constants: Arc::default() };
+        let mut session = Self {
+            job,
+            seed,
+            randomness,
+            pooled,
+            optimum,
+            phases,
+            start: None,
+            left_out: 1.0,
+            constants: Arc::default(),
+        };
         if !session.job.problem.data.is_sites() {
             session.time("reading", |session| {
                 session.pooled = Some(pool(&session.job, &session.randomness)?);
@@ -170,6 +181,49 @@ impl Session {
         other.job.choose_method(name);
         other.job.method.parameters = parameters;
         other
+    }
+
+    /// The same problem on a sample of its rows, and of its columns where there are very many, with f*, where all of them would take too
+    /// long to try methods on.
+    pub fn sampled(&self) -> Result<Option<Self>> {
+        let Some(data) = self.pooled.as_ref().and_then(|pooled| pooled.problem.data()) else { return Ok(None) };
+        let entries = match data.matrix.storage() {
+            Rows::Dense { values } | Rows::Sparse { values, .. } => values.len(),
+        };
+        if entries <= MOST_TRIED {
+            return Ok(None);
+        }
+        let count = (data.rows() as f64 * SAMPLED as f64 / entries as f64).ceil() as usize;
+        let mut words = self.randomness.words(Purpose::Shuffle, u64::MAX - 2, 0);
+        let mut rows = corewire_data::shard::permutation(data.rows(), || words.next_u64());
+        rows.truncate(count.max(self.job.machines));
+        rows.sort_unstable();
+        let mut other = self.clone();
+        other.constants = Arc::default();
+        other.job.problem.test = None;
+        if let Some(pooled) = &mut other.pooled {
+            let (spec, split) = (*pooled.problem.spec(), self.job.problem.split);
+            let sample = commonest_columns(data.select(&rows), MOST_COLUMNS);
+            other.left_out = data.dim() as f64 / sample.dim() as f64;
+            let sample = Problem::rows(sample, spec, self.job.machines, split, &self.randomness);
+            pooled.problem = Arc::new(sample);
+        }
+        other.optimum = optimum_of(&other)?;
+        Ok(Some(other))
+    }
+
+    /// Computes f*, where one process can know it.
+    pub fn with_optimum(mut self) -> Result<Self> {
+        let stop = &self.job.stop;
+        if self.optimum.is_none()
+            && (stop.target().is_some() || (stop.gradient.is_none() && stop.gradient_relative.is_none()))
+        {
+            self.time("f*", |session| {
+                session.optimum = optimum_of(session)?;
+                Ok(())
+            })?;
+        }
+        Ok(self)
     }
 
     /// The same rows with another alpha.
@@ -336,6 +390,35 @@ pub fn shares(problem: &Problem) -> Vec<String> {
 
 fn digest_of(texts: &[String]) -> String {
     blake3::hash(texts.concat().as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// The same rows with the columns alone in which most of them have a value; of equals the first. An intercept is among them.
+fn commonest_columns(set: DataSet, most: usize) -> DataSet {
+    let dim = set.dim();
+    if dim <= most {
+        return set;
+    }
+    let mut counts = vec![0usize; dim];
+    for row in set.matrix.iter() {
+        row.entries().filter(|entry| entry.1 != 0.0).for_each(|(column, _)| counts[column] += 1);
+    }
+    let mut columns: Vec<usize> = (0..dim).collect();
+    columns.sort_by_key(|&column| std::cmp::Reverse(counts[column]));
+    columns.truncate(most);
+    columns.sort_unstable();
+    let mut places = vec![None; dim];
+    columns.iter().enumerate().for_each(|(place, &column)| places[column] = Some(place as u32));
+    let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in set.matrix.iter() {
+        for (column, value) in row.entries().filter(|entry| entry.1 != 0.0) {
+            if let Some(place) = places[column] {
+                indices.push(place);
+                values.push(value);
+            }
+        }
+        offsets.push(indices.len());
+    }
+    DataSet { matrix: Matrix::sparse(offsets, indices, values, most).compact(), ..set }
 }
 
 fn power_law(job: &Job, machines: usize, randomness: &CommonRandomness) -> Problem {
@@ -957,12 +1040,17 @@ impl<O: Observer> Duty<'_, O> {
     }
 }
 
+/// More than this is not asked of machine 0 without a word.
+const MOST_HUB_BYTES: f64 = 2e9;
+
 /// The method that auto stands for where no trial can be made.
 pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
+    // The hub of core-newton keeps up to 64 rows of curvature of every machine.
+    let hub_bytes = 8.0 * 64.0 * facts.machines as f64 * facts.dim as f64;
     if facts.l1 > 0.0 {
         "core-agd"
-    } else if curved && facts.strong_convexity > 0.0 {
+    } else if curved && facts.strong_convexity > 0.0 && hub_bytes <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"
@@ -1051,4 +1139,21 @@ fn check_snapshot(resume: &Resume, restored: &mut dyn Method, witness: &mut dyn 
         bail!("{}: its common `state` is not where journal.bin leads to; take it away", name.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_of_columns_has_the_commonest_in_their_order() {
+        let rows = vec![1.0, 0.0, 2.0, 3.0, 4.0, 0.0, 5.0, 0.0, 6.0, 0.0, 0.0, 7.0];
+        let set = DataSet::new("set", Matrix::dense(rows, 4), vec![1.0, 2.0, 3.0]);
+        let sample = commonest_columns(set.clone(), 2);
+        assert_eq!((sample.dim(), &sample.labels), (2, &set.labels));
+        let row = |i: usize| sample.matrix.row(i).entries().filter(|entry| entry.1 != 0.0).collect::<Vec<_>>();
+        // Columns 1 and 3 of four have three and two values, and column 4 as many as column 3, but later.
+        assert_eq!((row(0), row(2)), (vec![(0, 1.0), (1, 2.0)], vec![(0, 6.0)]));
+        assert_eq!(commonest_columns(set.clone(), 4), set);
+    }
 }

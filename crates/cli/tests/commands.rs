@@ -359,3 +359,24 @@ fn keys_are_listed_and_a_commented_job_runs() {
     assert_eq!((&report["dim"], &report["data"]), (&2.into(), &"rows.csv".into()));
     assert!(complaint(&["init-job", text(&job)]).contains("exists: name another file"));
 }
+
+#[test]
+fn very_many_rows_are_inspected_on_a_sample_and_it_says_so() {
+    // Writing and reading 50 MB takes a while: `make soak` does it.
+    if std::env::var_os("COREWIRE_SOAK").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.libsvm");
+    let row = |i: usize| {
+        let entries: String = (0..45).map(|k| format!(" {}:1", 1 + k * 2200 + (i * (k + 7)) % 2200)).collect();
+        format!("{}{entries}\n", if (i * 7) % 11 < 5 { 1 } else { -1 })
+    };
+    std::fs::write(&path, (0..100_000).map(row).collect::<String>()).unwrap();
+    let data = format!("problem.data={}", path.display());
+    let begun = std::time::Instant::now();
+    let report = object(&["inspect", "--set", &data]);
+    assert!(report["sample"].as_str().unwrap().contains("of 100000 rows with their 512 commonest columns"), "{report}");
+    // 20 s on a machine of one's own; others may share it.
+    assert!(begun.elapsed().as_secs() < 120);
+}
