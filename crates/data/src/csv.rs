@@ -385,10 +385,13 @@ fn is_missing(field: &[u8]) -> bool {
     matches!(field, b"" | b"?" | b"NA" | b"N/A" | b"n/a" | b"nan" | b"NaN" | b"NAN" | b"null" | b"NULL" | b"None")
 }
 
-/// Whether this is a word, and not a number that is written in another way, as `1,5`, `1_000`, `0x1p3` or `2024-01-31`.
+/// Whether this is a word, and not a number that is written in another way, as `1,5`, `1_000`, `0x1p3` or `2024-01-31`. What is no text
+/// is refused as such later.
 fn is_word(field: &[u8]) -> bool {
-    let first = field.first().copied().unwrap_or(b'0');
-    !(first.is_ascii_digit() || b"+-.$".contains(&first)) && field.iter().any(|&b| b.is_ascii_alphabetic() || b >= 0x80)
+    std::str::from_utf8(field).map_or(true, |text| {
+        let number_like = text.starts_with(|first: char| first.is_numeric() || "+-.$".contains(first));
+        !number_like && text.contains(char::is_alphabetic)
+    })
 }
 
 /// The fields of a line, without blanks around them. A field in quotes may contain the separator, and a quote twice.
