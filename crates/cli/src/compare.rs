@@ -21,9 +21,10 @@ use crate::{job, out, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
 const DEFAULT: &str = "core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
-/// The common grid of `--tune`: factors on each method's own step, up to the first that diverges. Theory's steps for error feedback are a
-/// hundred times too careful on real data, so a shorter grid would be unfair to it.
-const GRID: [f64; 11] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+/// Tuning tries factors on each method's own step, twice as large each time, until it diverges or two in a row are no better, and at most
+/// this: theory's steps for error feedback are a hundred times too careful on real data. Where none is better than the step itself, smaller
+/// ones are tried while they help.
+const LARGEST_FACTOR: f64 = 4096.0;
 /// A curve is drawn from at most so many points.
 const POINTS: usize = 300;
 
@@ -41,9 +42,9 @@ pub struct Arguments {
     /// The relative suboptimality to reach.
     #[arg(long)]
     target: Option<f64>,
-    /// Tries a small common grid over each method's step and keeps the best.
+    /// Leaves the baselines their steps of theory; without it each gets the best of a common grid, which nobody is billed for.
     #[arg(long)]
-    tune: bool,
+    no_tune: bool,
     /// The folder of the table, the data and the report.
     #[arg(long, value_name = "DIR", default_value = "corewire-compare")]
     out: PathBuf,
@@ -68,6 +69,10 @@ impl Compared {
     fn id(&self) -> String {
         let parameters: Vec<String> = self.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
         if parameters.is_empty() { self.name.clone() } else { format!("{}:{}", self.name, parameters.join(",")) }
+    }
+
+    fn is_better_than(&self, other: &Self) -> bool {
+        self.rank().0.cmp(&other.rank().0).then(self.rank().1.total_cmp(&other.rank().1)).is_lt()
     }
 
     /// Sorts those that reached the target by total bytes, the others after them by how near they came.
@@ -102,8 +107,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for (name, parameters) in &wanted {
         session.with_method(name, parameters.clone()).check_method()?;
     }
-    let done = run_all(&session, wanted, arguments.tune, arguments.quiet || arguments.json);
-    let report = build_report(&session, &done)?;
+    let done = run_all(&session, wanted, !arguments.no_tune, arguments.quiet || arguments.json);
+    let report = build_report(&session, &done, !arguments.no_tune)?;
     std::fs::create_dir_all(&arguments.out)
         .with_context(|| format!("cannot create the folder {}", arguments.out.display()))?;
     let results = arguments.out.join("results.json");
@@ -271,21 +276,33 @@ fn run_one(session: &Session, name: &str, parameters: BTreeMap<String, String>, 
     if !tune || fixed || parameters.contains_key("scale") || name == "cg" {
         return attempt(parameters, None);
     }
-    let mut tries = Vec::new();
-    for scale in GRID {
+    let scaled = |scale: f64| {
         let mut parameters = parameters.clone();
         parameters.insert("scale".to_owned(), scale.to_string());
-        let done = attempt(parameters, Some(format!("step x {scale}")));
-        let diverged = done.result.as_ref().map_or(true, |done| done.finish.ended == Ended::Diverged);
-        tries.push(done);
-        if (diverged && scale >= 1.0) || interrupted() {
+        attempt(parameters, Some(format!("step x {scale}")))
+    };
+    let diverged = |done: &Compared| done.result.as_ref().map_or(true, |done| done.finish.ended == Ended::Diverged);
+    let mut best = scaled(1.0);
+    let (mut scale, mut in_vain) = (1.0, 0);
+    while scale < LARGEST_FACTOR && in_vain < 2 && !diverged(&best) && !interrupted() {
+        scale *= 2.0;
+        let done = scaled(scale);
+        if diverged(&done) {
             break;
         }
+        in_vain = if done.is_better_than(&best) { 0 } else { in_vain + 1 };
+        best = if in_vain == 0 { done } else { best };
     }
-    tries
-        .into_iter()
-        .min_by(|a, b| a.rank().0.cmp(&b.rank().0).then(a.rank().1.total_cmp(&b.rank().1)))
-        .expect("the grid is not empty")
+    scale = 1.0;
+    while best.parameters.get("scale").is_some_and(|best| *best == scale.to_string()) && !interrupted() {
+        scale /= 2.0;
+        let done = scaled(scale);
+        if scale < 1.0 / LARGEST_FACTOR || !done.is_better_than(&best) {
+            break;
+        }
+        best = done;
+    }
+    best
 }
 
 fn print_table(done: &[Compared], link: bool) {
@@ -372,7 +389,7 @@ fn thinned(records: &[Record]) -> Vec<&Record> {
     kept.into_iter().filter_map(|index| records.get(index)).collect()
 }
 
-fn build_report(session: &Session, done: &[Compared]) -> Result<Report> {
+fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Report> {
     let (job, problem, constants) = (&session.job, session.problem()?, session.constants()?);
     let mut pooled = problem.pooled().context("`compare` needs all rows in one place")?;
     let measured = match problem.known_eigenvalues() {
@@ -443,7 +460,11 @@ fn build_report(session: &Session, done: &[Compared]) -> Result<Report> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     Ok(Report {
         title: format!("{} on {}", job.problem.model.name(), job.problem.data.name()),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command_line(std::env::args()),
+        tuning: match tuned {
+            true => "each baseline's step is the best of a grid of powers of 2, which is not billed".to_owned(),
+            false => "baselines have their steps of theory (--no-tune)".to_owned(),
+        },
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created: summary::today(),
         system: format!(
@@ -479,6 +500,21 @@ fn build_report(session: &Session, done: &[Compared]) -> Result<Report> {
     })
 }
 
+/// The command as somebody else would type it: without the folders of this computer.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let short = |word: &str| match Path::new(word) {
+        path if path.is_absolute() => {
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+        _ => word.to_owned(),
+    };
+    let word = |word: String| match word.split_once('=') {
+        Some((key, value)) => format!("{key}={}", short(value)),
+        None => short(&word),
+    };
+    std::iter::once("corewire".to_owned()).chain(words.skip(1).map(word)).collect::<Vec<_>>().join(" ")
+}
+
 /// `corewire methods`.
 pub fn list(json: bool) -> Result<()> {
     if json {
@@ -505,4 +541,24 @@ pub fn list(json: bool) -> Result<()> {
     println!("{table}");
     println!("parameters follow a colon, as in ef21:k=15; each method has a page in docs/methods.md");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_does_not_tell_where_things_lie() {
+        let words = [
+            "/home/me/bin/corewire",
+            "compare",
+            "/secret/job.toml",
+            "--set",
+            "problem.data=/secret/a.csv",
+            "--out",
+            "here",
+        ];
+        let told = command_line(words.into_iter().map(str::to_owned));
+        assert_eq!(told, "corewire compare job.toml --set problem.data=a.csv --out here");
+    }
 }

@@ -29,7 +29,14 @@ fn methods_are_compared_by_what_they_sent_and_the_first_is_the_cheapest() {
     let bytes: Vec<f64> = reached.iter().map(|row| row["wire_bytes"].as_f64().unwrap()).collect();
     assert!(bytes.is_sorted(), "{bytes:?}");
     assert_eq!(reached[0]["method"], "core-agd");
-    assert!(rows.iter().any(|row| row["method"] == "ef21:k=15"), "a method keeps its parameters in its name");
+    let ef21 = |row: &Value| row["method"].as_str().unwrap().starts_with("ef21:k=15,scale=");
+    assert!(rows.iter().any(ef21), "a method keeps its parameters in its name, and what tuning chose");
+    let plain = objects(&[&arguments("cg,ef21:k=15", text(&out))[..], &["--no-tune"]].concat());
+    assert!(plain.iter().any(|row| row["method"] == "ef21:k=15"), "without tuning it has the step of theory");
+    let best = rows.iter().find(|row| ef21(row)).unwrap();
+    let theory = plain.iter().find(|row| row["method"] == "ef21:k=15").unwrap();
+    assert!(best["rounds"].as_u64() <= theory["rounds"].as_u64(), "tuning does not make it worse");
+    let rows = objects(&arguments("core-agd,cg,acgd,ef21:k=15", text(&out)));
     // The same method by itself does the same.
     let alone = object(
         &[

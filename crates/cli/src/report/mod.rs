@@ -24,6 +24,9 @@ pub(crate) struct Report {
     pub title: String,
     /// The command line that made it.
     pub command: String,
+    /// How the baselines came to their steps; nothing in results of before.
+    #[serde(default)]
+    pub tuning: String,
     /// The version of corewire.
     pub version: String,
     /// When, in words.
@@ -190,7 +193,21 @@ pub(crate) fn render(report: &Report) -> String {
         "question" => prose(&conclusion::question(report)),
         "answer" => prose(&conclusion(report)),
         "facts" => facts(report),
-        "link_figure" => link_figure(report),
+        // With a link, seconds are what counts, and come first.
+        "link_first" => {
+            if report.link.is_some() {
+                link_figure(report)
+            } else {
+                String::new()
+            }
+        }
+        "link_hint" => {
+            if report.link.is_none() {
+                link_figure(report)
+            } else {
+                String::new()
+            }
+        }
         "curves_note" => curves_note(report).to_string(),
         "target_note" => target_note(report),
         "table" => table::table(report),
@@ -347,7 +364,7 @@ fn link_figure(report: &Report) -> String {
             .to_string();
     };
     format!(
-        "<figure class=\"plot\" data-plot=\"link\"><figcaption><h3>Against seconds on the link</h3><p>Modelled: {} Mbit/s, {} ms there and \
+        "<figure class=\"plot hero\" data-plot=\"link\"><figcaption><h3>Against seconds on the link</h3><p>Modelled: {} Mbit/s, {} ms there and \
          back, {} B on top of a message</p></figcaption></figure>",
         plain(link.mbit_s),
         plain(link.rtt_ms),
@@ -419,6 +436,7 @@ fn provenance(report: &Report) -> String {
     let problem = &report.problem;
     let mut pairs = vec![
         ("Seed", format!("<code>{}</code>", escape(&problem.seed))),
+        ("Tuning", escape(&report.tuning)),
         ("corewire", escape(&report.version)),
         ("System", escape(&report.system)),
         ("Made", escape(&report.created)),

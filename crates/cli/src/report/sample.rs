@@ -47,7 +47,8 @@ pub(crate) fn sample() -> Report {
     });
     Report {
         title: "Handwritten digits, 50 machines".into(),
-        command: "corewire compare digits.toml --target 1e-6 --tune --out results/digits".into(),
+        command: "corewire compare digits.toml --target 1e-6 --out results/digits".into(),
+        tuning: "each baseline's step is the best of a grid".into(),
         version: "0.1.0".into(),
         created: "16 November 2026, 03:40 UTC".into(),
         system: "Linux x86_64, 2 cores, AVX2".into(),
