@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use corewire_comm::{frame, handshake};
-use corewire_data::{LabelColumn, ReadOptions, load, parse_csv, parse_idx, parse_libsvm, write_csv, write_libsvm};
+use corewire_data::{
+    ColumnOptions, ColumnRef, Missing, ReadOptions, load, parse_csv, parse_idx, parse_libsvm, write_csv, write_libsvm,
+};
 use corewire_fuzz::{fuzz, job};
 use corewire_journal::{About, MachineState, Stored, Vectors, model_bytes, parse, parse_model, sealed};
 use corewire_sketch::code::{Dither, IntegerCoder};
@@ -32,10 +34,13 @@ fn libsvm_is_refused_or_survives_being_written_and_read_again() {
 fn csv_is_refused_or_survives_being_written_and_read_again() {
     fuzz("csv", |text| {
         let mut accepted = false;
-        for (label, header) in
-            [(LabelColumn::Last, None), (LabelColumn::First, Some(true)), (LabelColumn::At(1), Some(false))]
-        {
-            let options = ReadOptions { label, header, ..Default::default() };
+        for (label, header, missing) in [
+            (None, None, Missing::Error),
+            (Some(ColumnRef::Place(1)), Some(true), Missing::Mean),
+            (Some(ColumnRef::Place(2)), Some(false), Missing::Indicator),
+        ] {
+            let columns = ColumnOptions { label, missing, ..Default::default() };
+            let options = ReadOptions { columns, header, ..Default::default() };
             let Ok(set) = parse_csv(Path::new(PATH), text, &options) else { continue };
             accepted = true;
             let mut written = Vec::new();
