@@ -250,16 +250,16 @@ pub(crate) fn decompress(
         Some(_) => Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB)),
     };
     let expansion = FREE_EXPANSION_BYTES.max(stored_bytes.saturating_mul(options.max_expansion));
-    let (limit, key) = match compression {
-        Some(_) if expansion < options.max_bytes => (expansion, "max_expansion"),
-        _ => (options.max_bytes, "max_bytes"),
+    let (limit, way_out) = match compression {
+        Some(_) if expansion < options.max_bytes => (expansion, "decompress it first"),
+        _ => (options.max_bytes, "raise `limits.memory`"),
     };
     let mut bytes = Vec::new();
     let result = reader.take(limit.saturating_add(1)).read_to_end(&mut bytes);
     if bytes.len() as u64 > limit {
         let what = match compression {
-            Some(name) => format!("more than {limit} bytes when decompressed ({name}); raise `{key}` if that is right"),
-            None => format!("more than {limit} bytes; raise `{key}` if that is right"),
+            Some(name) => format!("more than {limit} bytes when decompressed ({name}); {way_out} if that is right"),
+            None => format!("more than {limit} bytes; {way_out} if that is right"),
         };
         return Err(DataError::file(path, what));
     }
