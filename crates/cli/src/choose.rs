@@ -6,8 +6,9 @@ use corewire_optim::replay::Facts;
 use corewire_optim::run::Ended;
 
 use crate::job::{Engine, Job, ModelKind};
+use crate::memory;
 use crate::recorder::Recorder;
-use crate::session::{Done, Session, default_method, execute};
+use crate::session::{Done, Session, default_method, execute, hub_bytes};
 use crate::units;
 
 /// How a method would fare: from a trial of all rounds on one machine that holds all data, and of a few rounds on all machines.
@@ -151,13 +152,14 @@ const CANDIDATES: [&str; 5] = ["core-newton", "core-agd", "core-cg", "cg", "lbfg
 /// Those that have a proximal step.
 const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
 
-/// Those of them that this problem has.
-pub fn candidates(model: ModelKind, l1: f64) -> Vec<&'static str> {
-    if l1 > 0.0 {
+/// Those of them that this problem has, and that there is memory for.
+pub fn candidates(job: &Job, dim: usize) -> Vec<&'static str> {
+    if job.problem.l1 > 0.0 {
         return PROXIMAL.to_vec();
     }
-    let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
-    CANDIDATES.into_iter().filter(|name| curved || *name != "core-newton").collect()
+    let curved = matches!(job.problem.model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
+    let newton = curved && hub_bytes(job.machines, dim) <= memory::allowed(&job.limits) as f64;
+    CANDIDATES.into_iter().filter(|name| newton || *name != "core-newton").collect()
 }
 
 /// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without one. Where the
@@ -168,12 +170,15 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
     }
     let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
     let mut name = default_method(&facts, session.job.problem.model);
+    if name == "core-newton" && !candidates(&session.job, facts.dim).contains(&name) {
+        name = "core-agd";
+    }
     // Whether f* can be known, here or on a sample.
     let solvable = facts.convex && facts.strong_convexity > 0.0 || session.optimum.is_some();
     let comparable = facts.convex && solvable && session.job.stop.target().is_some();
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
-        let candidates = candidates(session.job.problem.model, facts.l1);
+        let candidates = candidates(&session.job, facts.dim);
         let sample = session.sampled()?;
         if sample.is_none() {
             session = session.with_optimum()?;
@@ -207,4 +212,22 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
     }
     session.job.choose_method(name);
     Ok(session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job;
+
+    #[test]
+    fn what_the_hub_would_have_no_memory_for_is_no_candidate() {
+        let candidates = |memory: &str| {
+            let keys = [format!("limits.memory={memory}"), "machines.count=200".to_owned()];
+            candidates(&job::load(None, &keys).unwrap(), 5000)
+        };
+        // 64 rows of 200 machines in 5000 columns are 512 MB.
+        assert!(candidates("600000000").contains(&"core-newton"));
+        assert!(!candidates("500000000").contains(&"core-newton"));
+        assert!(candidates("500000000").contains(&"core-agd"));
+    }
 }

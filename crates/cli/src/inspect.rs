@@ -123,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         });
     }
     let names: Vec<&str> = match pooled.is_convex() && session.optimum.is_some() {
-        true => candidates(job.problem.model, job.problem.l1).into_iter().chain(["core-gd"]).collect(),
+        true => candidates(job, pooled.dim()).into_iter().chain(["core-gd"]).collect(),
         false => vec!["core-nonconvex"],
     };
     methods.extend(forecasts(&session, &names, is_sample)?);

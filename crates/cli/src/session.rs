@@ -1043,14 +1043,17 @@ impl<O: Observer> Duty<'_, O> {
 /// More than this is not asked of machine 0 without a word.
 const MOST_HUB_BYTES: f64 = 2e9;
 
+/// What the hub of core-newton keeps at most: 64 rows of curvature of every machine.
+pub fn hub_bytes(machines: usize, dim: usize) -> f64 {
+    8.0 * 64.0 * machines as f64 * dim as f64
+}
+
 /// The method that auto stands for where no trial can be made.
 pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
-    // The hub of core-newton keeps up to 64 rows of curvature of every machine.
-    let hub_bytes = 8.0 * 64.0 * facts.machines as f64 * facts.dim as f64;
     if facts.l1 > 0.0 {
         "core-agd"
-    } else if curved && facts.strong_convexity > 0.0 && hub_bytes <= MOST_HUB_BYTES {
+    } else if curved && facts.strong_convexity > 0.0 && hub_bytes(facts.machines, facts.dim) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"

@@ -154,7 +154,10 @@ fn a_small_compressed_file_cannot_grow_to_gigabytes() {
     std::fs::write(&path, bomb).unwrap();
     let options = ReadOptions { max_expansion: 64, ..Default::default() };
     let message = load(&path, &options).unwrap_err().to_string();
-    assert!(message.contains("more than 67108864 bytes when decompressed (gzip); decompress it first if that is right"), "{message}");
+    assert!(
+        message.contains("more than 67108864 bytes when decompressed (gzip); decompress it first if that is right"),
+        "{message}"
+    );
 }
 
 #[test]
