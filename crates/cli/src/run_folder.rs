@@ -316,3 +316,22 @@ fn patiently(mut attempt: impl FnMut() -> Result<(), JournalError>) -> Result<()
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_full_quota_are_waited_for_and_other_errors_are_not() {
+        // ENOSPC, EDQUOT and EIO of Linux.
+        for (code, waits) in [(28, true), (122, true), (5, false)] {
+            let mut attempts = 0;
+            let result = patiently(|| {
+                attempts += 1;
+                let error = std::io::Error::from_raw_os_error(code);
+                if attempts == 1 { Err(JournalError::Io { path: "journal.bin".into(), error }) } else { Ok(()) }
+            });
+            assert_eq!((result.is_ok(), attempts), (waits, 1 + u32::from(waits)), "{code}");
+        }
+    }
+}
