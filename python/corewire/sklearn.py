@@ -20,13 +20,12 @@ from corewire._native import fit_linear
 
 __all__ = ["CoreLogisticRegression", "CoreRidge"]
 
-# The column of the intercept, in deviations of a feature: its penalty is this much, squared, below the others'.
+# The intercept's column, in units of the largest centred feature: its penalty is at least this much, squared, below the others'.
 INTERCEPT = 30.0
 
 
 class _Core(BaseEstimator):
-    """What both have in common. Features are standardised on the way and the weights brought back: the penalty is on the weights of the
-    features as they are given, as in scikit-learn."""
+    """What both have in common. Features are centred, where there is an intercept, and not scaled: the penalty is on their own weights."""
 
     _parameter_constraints = {
         "n_machines": [Interval(Integral, 1, 10_000, closed="both")],
@@ -95,7 +94,7 @@ class CoreLogisticRegression(ClassifierMixin, _Core):
     """Logistic regression with an l2 penalty: C times the sum of the losses + ||w||^2/2. More than two classes are each held against the rest.
 
     Args:
-        C: the inverse of the penalty, in scikit-learn's terms. The intercept is penalised too, 900 times less than a feature.
+        C: the inverse of the penalty, in scikit-learn's terms. The intercept is penalised too, at least 900 times less than a feature.
         n_machines, fit_intercept, tol, max_iter, seed: as for `CoreRidge`.
 
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `exchanges_` and `wire_bytes_`, all that travelled per machine.

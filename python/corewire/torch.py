@@ -326,10 +326,12 @@ class CoreState:
         noise = 1 + 2 * self.eta
         if self.wire == "int8":
             noise = 1 + self.eta
+            if machines > 127:
+                raise ValueError(f"wire: the sum of {machines} processes does not fit into the bytes of 'int8'; take 'q' or '4bit'")
             # Steps are so long that no sum leaves a byte.
             largest = scalars.abs().max()
             dist.all_reduce(largest, dist.ReduceOp.MAX, group=self.process_group)
-            step = max(step, float(largest) / max(127 // machines - 0.5, 0.5))
+            step = max(step, float(largest) / (127 // machines - 0.5))
             integers = torch.empty(len(scalars), dtype=torch.int8)
             wire.integers(self.step, rank, scalars.numpy(), step, integers.numpy())
             dist.all_reduce(integers, group=self.process_group)
@@ -453,6 +455,8 @@ class CoreState:
 
     def _compute_seconds(self, machines: int) -> float:
         """What a step takes this process beside the wire, measured with numbers that mean nothing."""
+        if self._sketch is None:
+            return 0.0
         vector = torch.randn(self._sketched).numpy()
         out, clock = np.empty(len(self._scalars), np.float32), _Clock(Stats())
         self._sketch.project(0, vector, out)

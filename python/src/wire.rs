@@ -248,7 +248,7 @@ impl MeanWire {
         })
     }
 
-    /// This machine's integers for a sum that somebody else adds up, within `most` in size.
+    /// This machine's integers for a sum that somebody else adds up. A scalar beyond 127 steps is refused: a byte cannot hold it.
     fn integers<'py>(
         &self,
         py: Python<'py>,
@@ -263,16 +263,16 @@ impl MeanWire {
         expect_length("scalars", scalars.len(), self.scalars)?;
         expect_length("out", out.len(), self.scalars)?;
         let dithers = self.dithers(Purpose::Dither, round, rank);
-        py.detach(|| {
-            scalars.par_chunks(PIECE).zip(out.par_chunks_mut(PIECE)).enumerate().for_each(|(index, (scalars, out))| {
+        let fit = py.detach(|| {
+            scalars.par_chunks(PIECE).zip(out.par_chunks_mut(PIECE)).enumerate().all(|(index, (scalars, out))| {
                 let start = index * PIECE;
                 let dithers = dithers.of(&(start..start + scalars.len()));
-                for ((out, &scalar), dither) in out.iter_mut().zip(scalars).zip(dithers) {
-                    *out = quantise(scalar.into(), step, dither) as i8;
-                }
-            });
+                out.iter_mut().zip(scalars).zip(dithers).all(|((out, &scalar), dither)| {
+                    i8::try_from(quantise(scalar.into(), step, dither)).map(|integer| *out = integer).is_ok()
+                })
+            })
         });
-        Ok(())
+        if fit { Ok(()) } else { Err(PyValueError::new_err(format!("step: a scalar is beyond 127 steps of {step}"))) }
     }
 
     /// Overwrites `out` with the mean that the sums of all machines' integers stand for, and returns its mean square.

@@ -78,6 +78,10 @@ def test_out_is_written_in_place_and_the_mean_over_rounds_is_the_vector():
         (lambda: MeanWire(1, 10, 2, "gzip"), "code"),
         (lambda: MeanWire(1, 10, 0, "q"), "machines"),
         (lambda: MeanWire(1, 10, 2, "q").split(0, 2, np.zeros(10, np.float32), 1.0), "rank"),
+        (
+            lambda: MeanWire(1, 2, 2, "q").integers(0, 0, np.full(2, 200, np.float32), 1.0, np.empty(2, np.int8)),
+            "beyond 127 steps",
+        ),
         (lambda: MeanWire(1, 10, 2, "q").combine(0, 0, [b"", b""], 1.0, 1.0), "machine 0"),
     ],
 )

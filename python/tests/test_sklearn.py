@@ -5,14 +5,13 @@ import doctest
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn")
-import corewire.sklearn  # noqa: E402
-from corewire.sklearn import CoreLogisticRegression, CoreRidge  # noqa: E402
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits  # noqa: E402
-from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
-from sklearn.multiclass import OneVsRestClassifier  # noqa: E402
-from sklearn.preprocessing import scale  # noqa: E402
-from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+import corewire.sklearn
+from corewire.sklearn import CoreLogisticRegression, CoreRidge
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 
 @parametrize_with_checks([CoreRidge(n_machines=3), CoreLogisticRegression(n_machines=3)])

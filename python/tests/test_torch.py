@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-torch = pytest.importorskip("torch")
-from corewire.torch import CoreState, all_reduce_mean  # noqa: E402
+import torch
+from corewire.torch import CoreState, all_reduce_mean
 
 WORKER = pathlib.Path(__file__).parent / "worker.py"
 SOAK = bool(os.environ.get("COREWIRE_SOAK"))
