@@ -33,10 +33,22 @@ macro_rules! build {
                 pub fn rebuild(&mut self, round: u64) {
                     self.sketch.reconstruct(round, &self.scalars, &mut self.rebuilt);
                 }
+
+                /// A round of [`MACHINES`](super::MACHINES) that one thread simulates: each projects, follows its shift and rebuilds.
+                pub fn round(&mut self, round: u64, vector: &[f32]) {
+                    for _ in 0..super::MACHINES {
+                        self.project(round, vector);
+                        self.sketch.reconstruct_add(round, &self.scalars, 0.1, &mut self.rebuilt);
+                        self.rebuild(round);
+                    }
+                }
             }
         }
     };
 }
+
+/// Machines that a thread simulates in a whole round: the half of fifty.
+const MACHINES: usize = 25;
 
 build!(before);
 build!(now);
@@ -57,30 +69,37 @@ fn seconds(work: impl FnOnce()) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
+/// Where the numbers of whole rounds begin, which single calls never reach.
+const ROUNDS: u64 = 1 << 32;
+
 fn measure(family: &str, dim: usize, budget: usize, kernel: &str, turns: usize, threads: usize) {
     let vector: Vec<f32> = (0..dim).map(|c| ((c * 7919) % 1009) as f32 / 1009.0 - 0.5).collect();
     let mut before = before::Build::new(family, dim, budget, kernel);
     let mut now = now::Build::new(family, dim, budget, kernel);
     let (mut bare, mut copy) = (vec![0f32; dim.next_power_of_two()], vector.clone());
-    let mut least = [f64::INFINITY; 6];
+    let mut least = [f64::INFINITY; 8];
     for turn in 0..turns as u64 {
         let times = [
             seconds(|| before.project(2 * turn, black_box(&vector))),
             seconds(|| now.project(2 * turn, black_box(&vector))),
             seconds(|| before.rebuild(2 * turn + 1)),
             seconds(|| now.rebuild(2 * turn + 1)),
+            seconds(|| before.round(ROUNDS + turn, black_box(&vector))),
+            seconds(|| now.round(ROUNDS + turn, black_box(&vector))),
             seconds(|| ::now::hadamard_transform(black_box(&mut bare))),
             seconds(|| copy.copy_from_slice(black_box(&vector))),
         ];
         least.iter_mut().zip(times).for_each(|(least, time)| *least = least.min(time));
     }
-    let [project_before, project, rebuild_before, rebuild, bare, copy] = least;
+    let [project_before, project, rebuild_before, rebuild, round_before, round, bare, copy] = least;
     let each = 1e9 / if family == "hadamard" { dim as f64 } else { (dim * budget) as f64 };
     let same = before.scalars == now.scalars && before.rebuilt == now.rebuilt;
     println!(
         "{family}, {kernel}, d = {dim}, m = {budget}, {threads} threads, least of {turns}; the same values: {same}"
     );
-    for (name, before, now) in [("project", project_before, project), ("rebuild", rebuild_before, rebuild)] {
+    let passes = 3.0 * MACHINES as f64;
+    let round = ("a pass of a round", round_before / passes, round / passes);
+    for (name, before, now) in [("project", project_before, project), ("rebuild", rebuild_before, rebuild), round] {
         let (old, new, ratio) = (before * each, now * each, before / now);
         print!("  {name}: {old:.4} ns before, {new:.4} now, {ratio:.2} times as fast; {:.2} copies", now / copy);
         println!(

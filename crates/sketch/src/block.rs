@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::kernel::{
     Columns, Element, Entries, Fill, Finish, FinishRows, Flip, Gauss16, Gauss32, Inlet, Kernel, Leave, Order, Outlet,
-    Project, Reconstruct, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform, Write,
+    Project, Reconstruct, Room, STRIP, Sample, Signs, SignsAt, Squares, Stream, TILE, Transform, Write,
 };
 use crate::rows::Rows;
-use crate::scratch::{Place, with_numbers, with_rows};
+use crate::scratch::{Place, with_kept, with_numbers, with_rows};
 use crate::{CommonRandomness, Family, Purpose, Real, SketchError};
 
 /// A number type with its own compiled copy of everything below. Not generic at this point, so that the kernels are compiled once, in
@@ -112,6 +112,22 @@ pub struct Block {
     pub(crate) first_row: u32,
     /// The first of its coordinates.
     pub(crate) start: usize,
+    /// Whether it is all of a sketch.
+    pub(crate) whole: bool,
+}
+
+/// Entries that a thread keeps for the next call, at most: 2 MB, which is about what a core has for itself.
+const MOST_KEPT: usize = 1 << 19;
+
+/// What the entries of directions follow from, and the kernel, so that each is tested with its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    kernel: Kernel,
+    family: Family,
+    stream: Stream,
+    first_row: u32,
+    dim: usize,
+    budget: usize,
 }
 
 impl Block {
@@ -129,7 +145,7 @@ impl Block {
         if budget > limit {
             return Err(SketchError::BudgetTooLarge { family, budget, limit, dim });
         }
-        Ok(Self { family, dim, budget, index: 0, first_row: 0, start: 0 })
+        Ok(Self { family, dim, budget, index: 0, first_row: 0, start: 0, whole: true })
     }
 
     /// Writes scalar j of vector i over `out[i * stride + j]`.
@@ -203,18 +219,21 @@ impl Block {
     ) {
         let stream = directions.stream(directions.purpose, round);
         let (first_row, start, dim) = (self.first_row, self.start, self.dim);
-        let project = |rows: Range<usize>, out: &mut [T], stride: usize| {
-            with_scratch(E::projection_scratch(dim, vectors.len()), |floats, numbers| {
-                let task =
-                    Project { entries, stream, first_row, rows, vectors, start, dim, out, stride, floats, numbers };
-                directions.kernel.run(task);
-            });
+        let project = |rows: Range<usize>, out: &mut [T], stride: usize, room: Room<'_>, numbers: &mut [T]| {
+            let task = Project { entries, stream, first_row, rows, vectors, start, dim, out, stride, room, numbers };
+            directions.kernel.run(task);
         };
+        let lens = E::projection_scratch(dim, vectors.len());
         let shares =
             shares(self.budget.div_ceil(E::ROWS), self.dim.saturating_mul(self.budget).saturating_mul(vectors.len()));
         if shares == 1 {
-            return project(0..self.budget, out, stride);
+            return self.with_room::<E, T>(directions.kernel, stream, lens, |room, numbers| {
+                project(0..self.budget, out, stride, room, numbers);
+            });
         }
+        let project = |rows: Range<usize>, out: &mut [T], stride: usize| {
+            with_scratch(lens, |floats, numbers| project(rows, out, stride, Room::Few(floats), numbers));
+        };
         // Each share is of whole rows for all vectors; a row is summed by one thread, so the bits do not depend on how many there are.
         let share = self.budget.div_ceil(shares).next_multiple_of(E::ROWS);
         let rows = |k: usize| self.budget.min(k * share);
@@ -248,17 +267,43 @@ impl Block {
     ) {
         let stream = directions.stream(directions.purpose, round);
         let first_row = self.first_row;
+        let reconstruct = |first_tile: usize, out: &mut [T], room: Room<'_>, numbers: &mut [T]| {
+            let task = Reconstruct { entries, stream, first_row, scalars, first_tile, out, finish, room, numbers };
+            directions.kernel.run(task);
+        };
         let tiles = self.dim.div_ceil(TILE);
         let shares = shares(tiles, self.dim.saturating_mul(self.budget));
+        if shares == 1 {
+            let lens = E::reconstruction_scratch(self.dim);
+            return self.with_room::<E, T>(directions.kernel, stream, lens, |room, numbers| {
+                reconstruct(0, out, room, numbers);
+            });
+        }
         let share = tiles.div_ceil(shares);
         let bound = |k: usize| self.dim.min(k * share * TILE);
         each_share(0..tiles.div_ceil(share), out, &bound, &|k, out| {
-            let first_tile = k * share;
             with_scratch(E::reconstruction_scratch(out.len()), |floats, numbers| {
-                let task =
-                    Reconstruct { entries, stream, first_row, scalars, first_tile, out, finish, floats, numbers };
-                directions.kernel.run(task);
+                reconstruct(k * share, out, Room::Few(floats), numbers);
             });
+        });
+    }
+
+    /// Room for all entries of a round where they are few and dear, so that what follows on this thread need not make them again: the
+    /// round's reconstruction, and the other machines that this thread simulates. Else, room to work in.
+    fn with_room<E: Entries, T: Real>(
+        &self,
+        kernel: Kernel,
+        stream: Stream,
+        lens: (usize, usize),
+        work: impl FnOnce(Room<'_>, &mut [T]),
+    ) {
+        let Self { family, dim, budget, first_row, .. } = *self;
+        let kept = E::kept(dim, budget).filter(|&kept| self.whole && kept <= MOST_KEPT);
+        let Some(kept) = kept else {
+            return with_scratch(lens, |floats, numbers| work(Room::Few(floats), numbers));
+        };
+        with_kept(Address { kernel, family, stream, first_row, dim, budget }, kept, |floats, made| {
+            with_numbers(Place::Row, lens.1, |numbers| work(Room::All(floats, made), numbers));
         });
     }
 

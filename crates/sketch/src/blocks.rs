@@ -121,7 +121,7 @@ impl Blocks {
         let (coordinates, scalars) = self.ranges(block);
         let (index, first_row) = (block as u32, scalars.start as u32);
         let (start, dim) = (coordinates.start, coordinates.len());
-        Block { family: self.family, dim, budget: scalars.len(), index, first_row, start }
+        Block { family: self.family, dim, budget: scalars.len(), index, first_row, start, whole: false }
     }
 
     /// Projects some blocks; `out` begins with the first vector's scalars of the first of them.

@@ -1,8 +1,10 @@
-//! Places to work in that are kept from call to call, one set for each thread. What is in them means nothing to the next user.
+//! Places to work in that are kept from call to call, one set for each thread. What is in them means nothing to the next user, but for
+//! entries of directions and sets of rows that the next user would make again.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+use crate::block::Address;
 use crate::kernel::Element;
 use crate::rows::Rows;
 
@@ -15,6 +17,8 @@ pub(crate) enum Place {
     Row,
     /// Entries of directions.
     Entries,
+    /// All entries of a round's directions, which stay for the next call.
+    Kept,
 }
 
 impl Place {
@@ -24,13 +28,13 @@ impl Place {
         match self {
             Place::Whole => 3584,
             Place::Row => 3072,
-            Place::Entries => 0,
+            Place::Entries | Place::Kept => 0,
         }
     }
 }
 
 /// The places of one thread, by number.
-pub type Places<T> = [Cell<Vec<T>>; 3];
+pub type Places<T> = [Cell<Vec<T>>; 4];
 
 /// Calls `work` with `len` numbers that begin at a line of the cache, whatever they are.
 pub(crate) fn with_numbers<T: Element, R>(place: Place, len: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
@@ -44,6 +48,16 @@ pub(crate) fn with_numbers<T: Element, R>(place: Place, len: usize, work: impl F
     let skip = store.as_ptr().align_offset(4096).min(page) + place.offset() / size_of::<T>();
     let result = work(&mut store[skip..skip + len]);
     places.with(|places| places[place as usize].set(store));
+    result
+}
+
+/// Calls `work` with `len` numbers, and whether the last call on this thread left the entries of the same address there.
+pub(crate) fn with_kept<R>(address: Address, len: usize, work: impl FnOnce(&mut [f32], bool) -> R) -> R {
+    thread_local!(static ADDRESS: Cell<Option<Address>> = const { Cell::new(None) });
+    // Nothing is there until `work` is done, whatever happens meanwhile.
+    let made = ADDRESS.take() == Some(address);
+    let result = with_numbers(Place::Kept, len, |numbers| work(numbers, made));
+    ADDRESS.set(Some(address));
     result
 }
 

@@ -388,6 +388,33 @@ fn many_vectors_at_once_are_as_one_by_one() {
     }
 }
 
+/// A thread keeps the entries of the last round; whoever differs in seed, purpose, round, family or size must not be given them.
+#[test]
+fn directions_that_a_thread_keeps_are_nobody_elses() {
+    let other = CommonRandomness::new(&Seed::reproducible(12));
+    let new = |family, randomness: &CommonRandomness, dim, budget| {
+        AnySketch::new(family, randomness, dim, budget).unwrap().with_kernel(Kernel::detect())
+    };
+    let mut sketches = Vec::new();
+    for family in [Family::Gaussian, Family::GaussianStrict] {
+        for (dim, budget) in [(1500, 19), (1500, 20), (1501, 19), (784, 74)] {
+            sketches.extend([new(family, &randomness(), dim, budget), new(family, &other, dim, budget)]);
+        }
+        sketches.push(new(family, &randomness(), 1500, 19).with_purpose(Purpose::Probe));
+    }
+    let calls: Vec<(usize, u64)> = (0..sketches.len()).flat_map(|k| [(k, 3), (k, 4), (k, 3)]).collect();
+    let call = |&(k, round): &(usize, u64)| {
+        let vector: Vec<f32> = (0..sketches[k].dim()).map(|c| (c as f32 * 0.37).sin()).collect();
+        outcome(&sketches[k], round, &vector)
+    };
+    // A new thread has kept nothing.
+    let alone = |at| std::thread::scope(|scope| scope.spawn(|| call(at)).join().unwrap());
+    let together: Vec<Vec<u64>> = calls.iter().map(call).collect();
+    for (at, found) in calls.iter().zip(&together) {
+        assert!(*found == alone(at), "sketch {} of round {}", at.0, at.1);
+    }
+}
+
 #[test]
 fn kernels_and_threads_agree_on_odd_sizes() {
     let pools = pools();

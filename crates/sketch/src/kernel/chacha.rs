@@ -6,7 +6,7 @@ use super::{Operation, Simd};
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
 /// The key and the round: what all addresses of one call share.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) key: [u32; 8],
     pub(crate) round: u64,

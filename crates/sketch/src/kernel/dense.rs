@@ -19,10 +19,42 @@ pub(crate) trait Entries: Copy + Send + Sync {
     /// The same for a reconstruction.
     fn reconstruction_scratch(dim: usize) -> (usize, usize);
 
+    /// Places for all entries of `rows` directions, where they are dearer to make than to read again.
+    fn kept(dim: usize, rows: usize) -> Option<usize>;
+
     /// The sums are 0 at first.
     fn project<S: Simd, T: Real>(self, simd: S, task: Project<'_, Self, T>);
     fn reconstruct<S: Simd, T: Real>(self, simd: S, task: Reconstruct<'_, Self, T>);
     fn fill<S: Simd>(self, simd: S, task: Fill<'_, Self>);
+}
+
+/// Where entries are on their way from generator to arithmetic.
+pub(crate) enum Room<'a> {
+    /// A place for a few, used again and again.
+    Few(&'a mut [f32]),
+    /// A place for all, see [`Entries::kept`], and whether they are there already.
+    All(&'a mut [f32], bool),
+}
+
+impl Room<'_> {
+    /// Whether all entries are there, so that no generator is needed.
+    #[inline(always)]
+    pub(super) fn is_made(&self) -> bool {
+        matches!(self, Room::All(_, true))
+    }
+
+    /// The next `len` places.
+    #[inline(always)]
+    pub(super) fn next(&mut self, len: usize) -> &mut [f32] {
+        match self {
+            Room::Few(places) => &mut places[..len],
+            Room::All(places, _) => {
+                let (next, rest) = std::mem::take(places).split_at_mut(len);
+                *places = rest;
+                next
+            }
+        }
+    }
 }
 
 /// Inner products of `vectors` with the rows `rows`.
@@ -40,7 +72,7 @@ pub(crate) struct Project<'a, E, T> {
     pub(crate) out: &'a mut [T],
     pub(crate) stride: usize,
     /// To work in, see [`Entries::projection_scratch`].
-    pub(crate) floats: &'a mut [f32],
+    pub(crate) room: Room<'a>,
     pub(crate) numbers: &'a mut [T],
 }
 
@@ -67,7 +99,7 @@ pub(crate) struct Reconstruct<'a, E, T> {
     pub(crate) out: &'a mut [T],
     pub(crate) finish: Finish<T>,
     /// To work in, see [`Entries::reconstruction_scratch`].
-    pub(crate) floats: &'a mut [f32],
+    pub(crate) room: Room<'a>,
     pub(crate) numbers: &'a mut [T],
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::Simd;
 use super::chacha::{Stream, blocks};
-use super::dense::{Entries, Fill, Project, Reconstruct, TILE};
+use super::dense::{Entries, Fill, Project, Reconstruct, Room, TILE};
 use super::simd::Element;
 use crate::Real;
 
@@ -63,38 +63,45 @@ type Generator = [[u32; 16]; 4];
 impl<G: Normal> Entries for G {
     const ROWS: usize = BATCH;
 
-    /// A chunk of four rows, and sixteen more a row so that the rows of a batch do not compete for the same lines of the cache.
     fn projection_scratch(dim: usize, _: usize) -> (usize, usize) {
-        (BATCH * (CHUNK.min(dim).next_multiple_of(GROUP) + 16), 0)
+        (BATCH * row_width(dim), 0)
     }
 
     fn reconstruction_scratch(dim: usize) -> (usize, usize) {
-        (Self::projection_scratch(dim, 1).0, TILE.min(dim).next_multiple_of(GROUP))
+        (BATCH * row_width(dim), TILE.min(dim).next_multiple_of(GROUP))
+    }
+
+    fn kept(dim: usize, rows: usize) -> Option<usize> {
+        Some((BATCH * row_width(dim)).saturating_mul(dim.div_ceil(CHUNK)).saturating_mul(rows.div_ceil(BATCH)))
     }
 
     #[inline(always)]
     fn project<S: Simd, T: Real>(self, simd: S, task: Project<'_, Self, T>) {
-        let Project { stream, first_row, rows, vectors, start, dim, out, stride, floats: buffer, .. } = task;
+        let Project { stream, first_row, rows, vectors, start, dim, out, stride, mut room, .. } = task;
         let first_row = first_row.wrapping_add(rows.start as u32);
-        let width = buffer.len() / BATCH;
+        let width = row_width(dim);
+        let made = room.is_made();
+        let in_registers = vectors.len() == 1 && stays_in_registers::<S>(&room);
         for (tile, tile_start) in (0..dim).step_by(TILE).enumerate() {
             let chunks = (tile_start..dim.min(tile_start + TILE)).step_by(CHUNK);
             let chunk = |begin: usize| start + begin..start + dim.min(begin + CHUNK);
             for batch in (0..rows.len()).step_by(BATCH) {
                 let live = BATCH.min(rows.len() - batch);
-                let mut generators = seed(simd, &stream, first_row.wrapping_add(batch as u32), live, tile);
-                if let ([vector], true) = (vectors, stays_in_registers::<S>()) {
+                let seeded = if made { 0 } else { live };
+                let mut generators = seed(simd, &stream, first_row.wrapping_add(batch as u32), seeded, tile);
+                if in_registers {
                     for (generator, sum) in generators.iter_mut().zip(&mut out[batch..batch + live]) {
                         for begin in chunks.clone() {
-                            dot_row::<S, T, Self>(simd, generator, &vector[chunk(begin)], sum);
+                            dot_row::<S, T, Self>(simd, generator, &vectors[0][chunk(begin)], sum);
                         }
                     }
                     continue;
                 }
                 for begin in chunks.clone() {
                     let chunk = chunk(begin);
-                    for (generator, row) in generators[..live].iter_mut().zip(buffer.chunks_exact_mut(width)) {
-                        fill_row::<S, Self>(simd, generator, &mut row[..chunk.len().next_multiple_of(GROUP)]);
+                    let buffer = room.next(BATCH * width);
+                    if !made {
+                        fill_rows::<S, Self>(simd, &mut generators[..live], buffer, width, chunk.len());
                     }
                     let mut sums = Sums { out: &mut *out, stride, batch };
                     multiply(simd, buffer, width, live, vectors, chunk, &mut sums);
@@ -105,23 +112,27 @@ impl<G: Normal> Entries for G {
 
     #[inline(always)]
     fn reconstruct<S: Simd, T: Real>(self, simd: S, task: Reconstruct<'_, Self, T>) {
-        let Reconstruct { stream, first_row, scalars, first_tile, out, finish, floats: buffer, numbers, .. } = task;
-        let width = buffer.len() / BATCH;
+        let Reconstruct { stream, first_row, scalars, first_tile, out, finish, mut room, numbers, .. } = task;
+        let width = row_width(out.len());
+        let made = room.is_made();
+        let in_registers = stays_in_registers::<S>(&room);
         for (tile, out) in out.chunks_mut(TILE).enumerate() {
             let total = &mut numbers[..out.len().next_multiple_of(GROUP)];
             total.fill(T::default());
             for (batch, scalars) in scalars.chunks(BATCH).enumerate() {
                 let first = first_row.wrapping_add((batch * BATCH) as u32);
-                let mut generators = seed(simd, &stream, first, scalars.len(), first_tile + tile);
-                if stays_in_registers::<S>() {
+                let seeded = if made { 0 } else { scalars.len() };
+                let mut generators = seed(simd, &stream, first, seeded, first_tile + tile);
+                if in_registers {
                     for (generator, &scalar) in generators.iter_mut().zip(scalars) {
                         add_row::<S, T, Self>(simd, generator, scalar, total);
                     }
                     continue;
                 }
                 for total in total.chunks_mut(CHUNK) {
-                    for (generator, row) in generators[..scalars.len()].iter_mut().zip(buffer.chunks_exact_mut(width)) {
-                        fill_row::<S, Self>(simd, generator, &mut row[..total.len()]);
+                    let buffer = room.next(BATCH * width);
+                    if !made {
+                        fill_rows::<S, Self>(simd, &mut generators[..scalars.len()], buffer, width, total.len());
                     }
                     match *scalars {
                         [a, b, c, d] => add_rows(simd, buffer, width, [a, b, c, d], total),
@@ -143,10 +154,24 @@ impl<G: Normal> Entries for G {
     }
 }
 
-/// Whether there are registers enough for generator, entries and sums at once.
+/// Places of a row of a chunk: sixteen more than its entries, so that the rows of a batch do not compete for the same lines of the cache.
 #[inline(always)]
-fn stays_in_registers<S: Simd>() -> bool {
-    S::REGISTERS >= 16
+fn row_width(dim: usize) -> usize {
+    CHUNK.min(dim).next_multiple_of(GROUP) + 16
+}
+
+/// Whether entries need no place: nobody wants them again, and there are registers enough for generator, entries and sums at once.
+#[inline(always)]
+fn stays_in_registers<S: Simd>(room: &Room<'_>) -> bool {
+    matches!(room, Room::Few(_)) && S::REGISTERS >= 16
+}
+
+/// The next `len` entries of every row.
+#[inline(always)]
+fn fill_rows<S: Simd, G: Normal>(simd: S, generators: &mut [Generator], rows: &mut [f32], width: usize, len: usize) {
+    for (generator, row) in generators.iter_mut().zip(rows.chunks_exact_mut(width)) {
+        fill_row::<S, G>(simd, generator, &mut row[..len.next_multiple_of(GROUP)]);
+    }
 }
 
 /// The next entries of a row, a multiple of 64. First words are laid down where the entries will be: apart from the arithmetic that

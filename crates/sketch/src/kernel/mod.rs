@@ -17,7 +17,7 @@ mod x86;
 use std::fmt;
 
 pub(crate) use chacha::{Keystream, Stream};
-pub(crate) use dense::{Entries, Fill, Finish, Peak, Project, Reconstruct, Squares, TILE};
+pub(crate) use dense::{Entries, Fill, Finish, Peak, Project, Reconstruct, Room, Squares, TILE};
 pub(crate) use fwht::{
     Columns, FinishRows, Flip, Inlet, Leave, Order, Outlet, STRIP, Sample, SignsAt, Transform, Write,
 };

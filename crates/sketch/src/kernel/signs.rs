@@ -29,6 +29,10 @@ impl Entries for Signs {
         (0, 0)
     }
 
+    fn kept(_: usize, _: usize) -> Option<usize> {
+        None
+    }
+
     #[inline(always)]
     fn project<S: Simd, T: Real>(self, simd: S, task: Project<'_, Self, T>) {
         let Project { stream, first_row, rows, vectors, start, dim, out, stride, numbers, .. } = task;

@@ -190,7 +190,7 @@ macro_rules! element {
                 $widen(simd, x)
             }
             fn places() -> &'static LocalKey<Places<Self>> {
-                thread_local!(static PLACES: Places<$type> = const { [const { Cell::new(Vec::new()) }; 3] });
+                thread_local!(static PLACES: Places<$type> = const { [const { Cell::new(Vec::new()) }; 4] });
                 &PLACES
             }
         }
