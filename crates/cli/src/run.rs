@@ -118,6 +118,13 @@ fn run_on<T: Transport + 'static>(
         // Only the process that leads ends a run by a signal.
         rounds_begin();
     }
+    job.method.refuse_unread()?;
+    let held = match &earlier {
+        Some(earlier) if leads && arguments.before.is_none() => {
+            Some(RunFolder::hold(&earlier.folder, &earlier.contents)?)
+        }
+        _ => None,
+    };
     let session = choose::settle(Session::without_optimum(job)?, quiet)?;
     // Only the process that decides needs f*.
     let session = if leads { session.with_optimum()? } else { session };
@@ -161,9 +168,9 @@ fn run_on<T: Transport + 'static>(
             (Some(earlier), Some(folder)) => {
                 earlier.header.check(prepared)?;
                 // Without a snapshot the run begins anew, and what it computes is held against the journal.
-                Some(match arguments.before {
-                    None => RunFolder::reopen(folder, &earlier.header, &earlier.contents, begin)?,
-                    Some(_) => {
+                Some(match &held {
+                    Some(held) => RunFolder::reopen(folder, held, &earlier.header, &earlier.contents, begin)?,
+                    None => {
                         let header = Header::of(&session, prepared, folder);
                         RunFolder::branch(folder, &header, &prepared.start, &earlier.contents, &kept, begin)?
                     }

@@ -64,6 +64,9 @@ pub fn lines(table: &str) -> impl Iterator<Item = TableLine<'_>> {
     })
 }
 
+/// A folder that no other process may write.
+pub struct Held(File);
+
 impl RunFolder {
     /// Refuses a folder that already holds a run, before any work is done.
     pub fn check_new(folder: &Path) -> Result<()> {
@@ -120,14 +123,19 @@ impl RunFolder {
         Ok(new)
     }
 
-    /// Goes on with a run from round `begin`, checking against whatever the journal has beyond it: nothing of it is ever written anew.
-    pub fn reopen(folder: &Path, header: &Header, contents: &Contents, begin: u64) -> Result<Self> {
-        let lock = lock(folder)?;
-        let path = folder.join("journal.bin");
-        let length = std::fs::metadata(&path).map_or(0, |about| about.len());
+    /// Takes a run's folder for this process alone, before anything but its journal was looked at: what another process writes meanwhile
+    /// would look like damage.
+    pub fn hold(folder: &Path, contents: &Contents) -> Result<Held> {
+        let held = Held(lock(folder)?);
+        let length = std::fs::metadata(folder.join("journal.bin")).map_or(0, |about| about.len());
         if length != contents.whole_bytes + contents.torn_bytes {
             bail!("the run in {} went on while it was being read; try again", folder.display());
         }
+        Ok(held)
+    }
+
+    /// Goes on with a run from round `begin`, checking against whatever the journal has beyond it: nothing of it is ever written anew.
+    pub fn reopen(folder: &Path, held: &Held, header: &Header, contents: &Contents, begin: u64) -> Result<Self> {
         remove_leftovers(folder)?;
         let path = folder.join("rounds.csv");
         let old = std::fs::read_to_string(&path).unwrap_or_default();
@@ -140,6 +148,7 @@ impl RunFolder {
         }
         let csv = table(folder, kept.iter().map(|line| line.text))?;
         let journal = Journal::reopen(&folder.join("journal.bin"), contents)?;
+        let lock = held.0.try_clone()?;
         let mut run = Self::new(folder, journal, csv, header.about(&contents.header), lock);
         run.go_on(contents, begin);
         Ok(run)
