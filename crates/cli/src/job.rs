@@ -9,7 +9,7 @@ use corewire_comm::group::MOST_MACHINES;
 use corewire_comm::{Deadline, Link};
 use corewire_data::shard::Split;
 use corewire_data::{ColumnOptions, ColumnRef, Missing, Normalise, ReadOptions};
-use corewire_optim::catalogue::{MethodSettings, StepKind, WireKind, nearest};
+use corewire_optim::catalogue::{MethodSettings, StepKind, WireKind, find, nearest};
 use corewire_optim::method::core::Goal;
 use corewire_optim::problem::Model;
 use corewire_sketch::Family;
@@ -214,6 +214,19 @@ pub struct MethodSpec {
     pub seed: u64,
     /// A file with a secret seed.
     pub seed_file: Option<PathBuf>,
+}
+
+impl MethodSpec {
+    /// Refuses a key that the named method would ignore.
+    pub fn refuse_unread(&self) -> Result<()> {
+        let Some(info) = self.name.as_deref().and_then(|name| find(name).ok()) else { return Ok(()) };
+        match self.settings.unread(info) {
+            Some((key, readers)) => {
+                bail!("`{}` does not read `method.{key}`: leave it out, or take {}", info.id, readers.join(" or "))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// `[stop]`.

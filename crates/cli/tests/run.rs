@@ -201,6 +201,26 @@ fn core_sgd_has_momentum() {
 }
 
 #[test]
+fn a_key_that_the_method_would_ignore_is_refused() {
+    for (method, key, readers) in [
+        ("core-agd", "method.momentum=0.5", "core-sgd"),
+        ("core-gd", "method.batch=8", "core-sgd"),
+        ("core-newton", "method.budget=8", "core-agd or core-cg or core-gd or core-sgd or core-nonconvex"),
+        ("cgd", "method.memory=8", "core-cg"),
+        ("core-cg", "method.curvature=false", "core-newton"),
+    ] {
+        let found = complaint(&[&["run"], &settings(&[&format!("method.name={method}"), key])[..]].concat());
+        let name = key.split('=').next().unwrap();
+        assert!(
+            found.contains(&format!("`{method}` does not read `{name}`: leave it out, or take {readers}")),
+            "{found}"
+        );
+    }
+    // Auto may or may not take a method that reads it.
+    object(&[&["run"], &settings(&["method.budget=8", "stop.rounds=2", "problem.rows=100"])[..]].concat());
+}
+
+#[test]
 fn a_curvature_whose_trace_is_below_zero_ends_in_numbers_and_not_in_a_panic() {
     // A regulariser this strong and not convex makes the Hessian's trace negative away from the start.
     let keys = [

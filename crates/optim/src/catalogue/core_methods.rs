@@ -103,12 +103,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         convex_only: false,
         proximal: true,
         parameters: NONE,
-        build: |b| {
-            if b.settings.batch.is_some() {
-                return Err("`method.batch` is for core-sgd; core-gd uses all rows".to_owned());
-            }
-            core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch: None, momentum: 0.0 }, AGD_ETA)
-        },
+        build: |b| core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch: None, momentum: 0.0 }, AGD_ETA),
         gossip: Some(|b, averaging| gossip_core(b, averaging, false)),
     },
     MethodInfo {

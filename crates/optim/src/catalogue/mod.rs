@@ -184,6 +184,24 @@ impl Default for MethodSettings {
     }
 }
 
+impl MethodSettings {
+    /// A key that is set although this method does not read it, with those that do.
+    pub fn unread(&self, method: &MethodInfo) -> Option<(&'static str, &'static [&'static str])> {
+        let sketching: &[&str] = &["core-agd", "core-cg", "core-gd", "core-sgd", "core-nonconvex"];
+        let keys: [(&str, bool, &[&str]); 7] = [
+            ("budget", self.budget.is_some(), sketching),
+            ("block", self.block.is_some(), sketching),
+            ("damping", self.damping.is_some(), &["core-agd"]),
+            ("memory", self.memory.is_some(), &["core-cg"]),
+            ("batch", self.batch.is_some(), &["core-sgd"]),
+            ("momentum", self.momentum.is_some(), &["core-sgd"]),
+            ("curvature", !self.curvature, &["core-newton"]),
+        ];
+        let (key, _, readers) = keys.into_iter().find(|(_, set, readers)| *set && !readers.contains(&method.id))?;
+        Some((key, readers))
+    }
+}
+
 /// What is wanted.
 pub struct Request<'a> {
     /// The method.
