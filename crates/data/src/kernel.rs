@@ -1,9 +1,7 @@
 //! The inner loops of all training: products of rows with vectors.
 //!
-//! Written so that the compiler vectorises them, and compiled once for each instruction set that `pulp` knows; there is
-//! no fused multiply-add and the number of partial sums is fixed, so the instruction set does not change a bit.
-
-use pulp::{Arch, NullaryFnOnce};
+//! Written so that the compiler vectorises them, and compiled twice: for every CPU, and for those with AVX2. There is no
+//! fused multiply-add and the number of partial sums is fixed, so the instruction set does not change a bit.
 
 /// Partial sums of a dense product: entry j goes to sum j mod LANES.
 const LANES: usize = 8;
@@ -56,32 +54,26 @@ fn dot4(rows: [&[f64]; 4], x: &[f64]) -> [f64; 4] {
     [add_tail(p, a_tail, x_tail), add_tail(q, b_tail, x_tail), add_tail(r, c_tail, x_tail), add_tail(s, d_tail, x_tail)]
 }
 
-/// A product of dense rows with a vector, compiled for the best instruction set of this CPU when dispatched.
-///
-/// A struct and not a closure: a closure is called through a function that the compiler does not inline, and what is
-/// not inlined is compiled for the oldest CPU.
-struct DenseProduct<'a, F> {
-    product: F,
-    values: &'a [f64],
-    vector: &'a [f64],
-    out: &'a mut [f64],
-}
-
-impl<F: Product> NullaryFnOnce for DenseProduct<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        self.product.run(self.values, self.vector, self.out);
-    }
-}
-
+/// A product of dense rows with a vector. `run` must be `#[inline(always)]`: code that stays out of line is compiled for
+/// every CPU.
 trait Product {
     fn run(self, values: &[f64], vector: &[f64], out: &mut [f64]);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn run_avx2(product: impl Product, values: &[f64], vector: &[f64], out: &mut [f64]) {
+    product.run(values, vector, out);
+}
+
 fn vectorised(product: impl Product, values: &[f64], vector: &[f64], out: &mut [f64]) {
-    Arch::new().dispatch(DenseProduct { product, values, vector, out });
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[allow(unsafe_code)] // Only this calls a function for a CPU that has to be asked first.
+        // SAFETY: this CPU has AVX2, which is all that the function asks for.
+        return unsafe { run_avx2(product, values, vector, out) };
+    }
+    product.run(values, vector, out);
 }
 
 pub(crate) fn dense_dot(row: &[f64], x: &[f64]) -> f64 {

@@ -3,7 +3,7 @@
 
 use chacha20::ChaCha12;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroizing;
 
 use crate::Seed;
 
@@ -40,10 +40,10 @@ pub enum Purpose {
 const PURPOSES: usize = 12;
 
 /// The randomness that all holders of a seed share.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone)]
 pub struct CommonRandomness {
     /// One ChaCha12 key a purpose, so that an address need not carry the purpose.
-    keys: [[u8; 32]; PURPOSES],
+    keys: Zeroizing<[[u8; 32]; PURPOSES]>,
 }
 
 impl CommonRandomness {
@@ -54,7 +54,7 @@ impl CommonRandomness {
             label[17..].copy_from_slice(&purpose.to_le_bytes());
             *blake3::keyed_hash(seed.bytes(), &label).as_bytes()
         };
-        Self { keys: std::array::from_fn(|purpose| key(purpose as u32)) }
+        Self { keys: Zeroizing::new(std::array::from_fn(|purpose| key(purpose as u32))) }
     }
 
     /// The words at one address, from coordinate 0 on.

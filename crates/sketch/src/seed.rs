@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroizing;
 
 /// A 256-bit secret from which all common randomness follows.
 ///
 /// It is wiped from memory on drop, and shown only as its [`Commitment`].
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Seed([u8; 32]);
+#[derive(Clone)]
+pub struct Seed(Zeroizing<[u8; 32]>);
 
 /// What may be shown of a [`Seed`]: machines compare it to learn whether they share the seed, and it tells nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,19 +24,19 @@ pub struct SeedError {
 impl Seed {
     /// A seed from the system's generator.
     pub fn random() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes)?;
+        let mut bytes = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut bytes[..])?;
         Ok(Self(bytes))
     }
 
     /// A seed from its bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+        Self(Zeroizing::new(bytes))
     }
 
     /// A seed that anyone can guess: for reproducible runs, never for private ones.
     pub fn reproducible(number: u64) -> Self {
-        Self(blake3::derive_key("corewire 2026 reproducible seed from an integer", &number.to_le_bytes()))
+        Self::from_bytes(blake3::derive_key("corewire 2026 reproducible seed from an integer", &number.to_le_bytes()))
     }
 
     /// A seed from its text form, 64 hexadecimal digits with blanks around them.
@@ -46,11 +46,10 @@ impl Seed {
             let found = format!("{} characters", text.chars().count());
             return Err(SeedError { found });
         }
-        let mut bytes = [0; 32];
+        let mut bytes = Zeroizing::new([0; 32]);
         for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
             let digit = |c: u8| (c as char).to_digit(16);
             let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else {
-                bytes.zeroize();
                 let found = "a character that is none".to_owned();
                 return Err(SeedError { found });
             };
@@ -61,12 +60,12 @@ impl Seed {
 
     /// The text form, for a file that only its owner reads. The one way to get the secret out.
     pub fn reveal(&self) -> String {
-        hex(&self.0)
+        hex(&self.0[..])
     }
 
     /// What may be shown.
     pub fn commitment(&self) -> Commitment {
-        let digest = blake3::derive_key("corewire 2026 commitment to a seed", &self.0);
+        let digest = blake3::derive_key("corewire 2026 commitment to a seed", &self.0[..]);
         let mut short = [0; 16];
         short.copy_from_slice(&digest[..16]);
         Commitment(short)
