@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::os::raw::{c_char, c_int, c_void};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use corewire_comm::{CommError, Deadline};
@@ -165,11 +166,18 @@ impl Communicator {
                 }
             }
             match waited {
+                waited if waited < Duration::from_micros(100) && self.has_its_core() => std::hint::spin_loop(),
                 waited if waited < Duration::from_millis(2) => std::thread::yield_now(),
                 waited if waited < Duration::from_millis(50) => std::thread::sleep(Duration::from_micros(50)),
                 _ => std::thread::sleep(Duration::from_millis(2)),
             }
         }
+    }
+
+    /// Whether there is a core for each process, even if all of them are on this computer: then nobody needs the one of a process that waits.
+    fn has_its_core(&self) -> bool {
+        static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, Into::into));
+        self.processes <= *CORES
     }
 
     /// Who is waited for, in words. Within a call of all processes nothing tells, so process 0 hears who waits there, too; who does not is late.
