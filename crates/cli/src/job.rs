@@ -435,12 +435,15 @@ pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
             parse(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
+    // Relative paths in a job file are meant from where it lies, those of `--set` from where the user is.
+    let base = path.and_then(Path::parent);
     for assignment in overrides {
-        set(&mut table, assignment)?;
+        let (section, key) = set(&mut table, assignment)?;
+        if base.is_some() {
+            find_from(&mut table, None, &[(section, &[key])]);
+        }
     }
-    // Relative paths in a job file are meant from where it lies.
-    let base = path.and_then(Path::parent).map(Path::to_owned);
-    from_table(table, base.as_deref())
+    from_table(table, base)
 }
 
 /// A job from the text that a run kept in this folder.
@@ -460,7 +463,8 @@ pub fn parse(text: &str) -> Result<Table> {
     })
 }
 
-fn set(table: &mut Table, assignment: &str) -> Result<()> {
+/// Puts SECTION.KEY=VALUE into a table, and says where.
+fn set<'a>(table: &mut Table, assignment: &'a str) -> Result<(&'a str, &'a str)> {
     let usage = "`--set` takes SECTION.KEY=VALUE, for example `--set method.budget=64`";
     let (key, value) = assignment.split_once('=').ok_or_else(|| anyhow!("{usage}; found `{assignment}`"))?;
     let (section, key) = key.trim().split_once('.').ok_or_else(|| anyhow!("{usage}; found `{assignment}`"))?;
@@ -468,10 +472,10 @@ fn set(table: &mut Table, assignment: &str) -> Result<()> {
     // A value that is no TOML is a bare word.
     let parsed = format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
     let parsed = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
-    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-    let section = section.as_table_mut().ok_or_else(|| anyhow!("{usage}; found `{assignment}`"))?;
-    section.insert(key.to_owned(), parsed);
-    Ok(())
+    let content = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    let content = content.as_table_mut().ok_or_else(|| anyhow!("{usage}; found `{assignment}`"))?;
+    content.insert(key.to_owned(), parsed);
+    Ok((section, key))
 }
 
 /// A table that remembers which keys were asked for: what is left over is unknown.
@@ -595,14 +599,21 @@ pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
     }
     let job = read_table(&Reader::new(&table), base)?;
     // The copy that a run keeps lies elsewhere, and must still find its files.
+    find_from(&mut table, base, &PATHS);
+    Ok(Job { table, ..job })
+}
+
+/// Makes the paths among these keys whole; relative ones are meant from `base`, or from where the user is.
+fn find_from(table: &mut Table, base: Option<&Path>, keys: &[(&str, &[&str])]) {
     let whole = |text: &str| {
         let path = from_base(base, text);
         Value::String(std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned())
     };
     let is_path = |text: &str| !matches!(text, "" | "digits" | "power-law");
-    for (section, keys) in PATHS {
-        let Some(section) = table.get_mut(section).and_then(Value::as_table_mut) else { continue };
-        for key in keys {
+    for &(name, keys) in keys {
+        let Some(section) = table.get_mut(name).and_then(Value::as_table_mut) else { continue };
+        let paths = PATHS.iter().filter(|(section, _)| *section == name).flat_map(|(_, keys)| *keys);
+        for key in paths.filter(|path| keys.contains(path)) {
             match section.get_mut(*key) {
                 Some(Value::Array(paths)) => {
                     paths.iter_mut().for_each(|path| *path = path.as_str().map_or(path.clone(), whole));
@@ -612,7 +623,6 @@ pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
             }
         }
     }
-    Ok(Job { table, ..job })
 }
 
 /// Where the rows are: a name, a path, a pattern or a list of paths.

@@ -3,6 +3,7 @@
 mod tool;
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use tool::*;
 
@@ -198,6 +199,31 @@ fn core_sgd_has_momentum() {
     assert_ne!(default["digest"], none["digest"]);
     let found = complaint(&[&["run"], &settings(&["method.name=core-sgd", "method.momentum=1"])[..]].concat());
     assert!(found.contains("`method.momentum` is a number from 0 to below 1"), "{found}");
+}
+
+#[test]
+fn paths_are_meant_from_where_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let sub = folder.path().join("jobs");
+    std::fs::create_dir(&sub).unwrap();
+    let rows = |sign: i32| {
+        (0..20).map(|i| format!("{} 1:{i} 2:{}\n", if i % 2 == 0 { 1 } else { -1 }, sign * i % 7)).collect::<String>()
+    };
+    std::fs::write(sub.join("rows.libsvm"), rows(1)).unwrap();
+    std::fs::write(folder.path().join("rows.libsvm"), rows(-3)).unwrap();
+    std::fs::write(
+        sub.join("job.toml"),
+        "machines.count = 2\nstop.rounds = 3\nmethod.name = \"cgd\"\nproblem.data = \"rows.libsvm\"\n",
+    )
+    .unwrap();
+    let digest = |job: &str, at: &Path, more: &[&str]| {
+        let output = corewire(&[&["run", job, "--json", "--quiet"], more].concat()).current_dir(at).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["digest"].clone()
+    };
+    let (in_file, given) = (digest("jobs/job.toml", folder.path(), &[]), ["--set", "problem.data=rows.libsvm"]);
+    assert_eq!(in_file, digest("job.toml", &sub, &given));
+    assert_ne!(in_file, digest("jobs/job.toml", folder.path(), &given));
 }
 
 #[test]
