@@ -272,8 +272,8 @@ fn run_one(session: &Session, name: &str, parameters: BTreeMap<String, String>, 
         let result = result.map(|done| done.expect("machine 0 is in this process"));
         Compared { name: name.to_owned(), parameters, tuned, seconds: begun.elapsed().as_secs_f64(), result }
     };
-    let fixed = catalogue::find(name).is_ok_and(|info| info.is_core());
-    if !tune || fixed || parameters.contains_key("scale") || name == "cg" {
+    let fixed = catalogue::find(name).is_ok_and(|info| info.is_core() || !info.tunes());
+    if !tune || fixed || parameters.contains_key("scale") {
         return attempt(parameters, None);
     }
     let scaled = |scale: f64| {

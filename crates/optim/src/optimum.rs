@@ -18,7 +18,7 @@ pub fn minimise(objective: &mut dyn Objective, start: &[f64]) -> (Vec<f64>, f64)
         }
         // Looser far away, where the model is wrong anyway; on a quadratic at once to the end.
         let tolerance = if objective.is_quadratic() { 1e-13 } else { (norm / first).sqrt().clamp(1e-10, 1e-2) };
-        let direction = newton_direction(objective, &x, &gradient, tolerance);
+        let direction = newton_direction(objective, &x, &gradient, tolerance, (20 * dim).max(200));
         let slope = dot(&gradient, &direction);
         let mut step = 1.0;
         let mut candidate;
@@ -51,7 +51,14 @@ pub fn minimise(objective: &mut dyn Objective, start: &[f64]) -> (Vec<f64>, f64)
     (x, value)
 }
 
-fn newton_direction(objective: &mut dyn Objective, x: &[f64], gradient: &[f64], tolerance: f64) -> Vec<f64> {
+/// -H^-1 g with the Hessian at x, by at most `most` steps of conjugate gradients, or until the residual has shrunk to `tolerance`.
+pub(crate) fn newton_direction(
+    objective: &mut dyn Objective,
+    x: &[f64],
+    gradient: &[f64],
+    tolerance: f64,
+    most: usize,
+) -> Vec<f64> {
     let dim = x.len();
     let mut solution = vec![0.0; dim];
     let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
@@ -59,7 +66,7 @@ fn newton_direction(objective: &mut dyn Objective, x: &[f64], gradient: &[f64], 
     let mut product = vec![0.0; dim];
     let mut energy = norm_squared(&residual);
     let end = energy * tolerance * tolerance;
-    for _ in 0..(20 * dim).max(200) {
+    for _ in 0..most {
         if energy <= end || energy == 0.0 {
             break;
         }

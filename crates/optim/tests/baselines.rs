@@ -33,6 +33,10 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    leaning(Model::Ridge, 0.02)
+}
+
+fn leaning(model: Model, alpha: f64) -> Bench {
     let rows = 8;
     let mut words = randomness().words(Purpose::Synthetic, 1, 0);
     let (mut values, mut labels) = (Vec::new(), Vec::new());
@@ -44,14 +48,12 @@ fn bench() -> Bench {
             labels.push(machine as f64 - 4.5 + words.next_dither());
         }
     }
+    if model == Model::Logistic {
+        labels.iter_mut().enumerate().for_each(|(i, label)| *label = if i % 3 == 0 { -1.0 } else { label.signum() });
+    }
     let data = DataSet::new("leaning", Matrix::dense(values, DIM), labels).unit_norm();
-    let problem = Problem::rows(
-        data,
-        ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.02, l1: 0.0 },
-        MACHINES,
-        Split::Contiguous,
-        &randomness(),
-    );
+    let spec = ModelSpec { model, classes: 0, alpha, l1: 0.0 };
+    let problem = Problem::rows(data, spec, MACHINES, Split::Contiguous, &randomness());
     let constants = Constants::measure(&problem);
     let optimum = optimum::minimise(&mut *problem.pooled().unwrap(), problem.start()).1;
     Bench { problem, constants, optimum }
@@ -117,6 +119,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("acgd", "", 30),
         ("cg", "", 20),
         ("lbfgs", "", 40),
+        ("giant", "", 20),
         ("fedlin", "", 260),
         ("scaffnew", "", 60),
         ("gradskip", "", 60),
@@ -151,6 +154,16 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
     }
     for (id, text, rounds) in cases {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
+        assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));
+    }
+}
+
+#[test]
+fn second_order_methods_reach_the_optimum_off_quadratics_too() {
+    let bench = leaning(Model::Logistic, 0.002);
+    for (id, text, rounds) in [("giant", "", 34)] {
+        let finish = &bench.run(id, text, rounds, 1e-8)[0];
+        println!("{id} {text}: {} rounds, {} exchanges", finish.last.round, finish.last.traffic.exchanges);
         assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));
     }
 }
@@ -376,6 +389,8 @@ fn messages_have_the_length_that_their_page_says() {
         ("cgd", "", 200, Some(200)),
         ("cgd", "wire=f64", 400, Some(400)),
         ("scaffnew", "", 200, Some(200)),
+        // The gradient, the direction, ten changes of f.
+        ("giant", "", 200 + 200 + 40, Some(440)),
         ("ef21", "k=10", (10 * 38usize).div_ceil(8), None),
         ("diana", "codec=randk-common,k=10", 40, Some(40)),
         ("adiana", "codec=randk-common,k=10", 80, Some(80)),
@@ -392,7 +407,7 @@ fn messages_have_the_length_that_their_page_says() {
         let finish = &bench.run(id, text, 10, 0.0)[0];
         assert_eq!(finish.last.traffic.up_bytes, 10.0 * up as f64, "{id} {text}");
         assert!(down.is_none_or(|down| finish.last.traffic.down_bytes == 10.0 * down as f64), "{id} {text}");
-        assert!(finish.last.traffic.down_bytes <= 10.0 * 400.0, "{id} {text}");
+        assert!(down.is_some() || finish.last.traffic.down_bytes <= 10.0 * 400.0, "{id} {text}");
     }
 }
 
@@ -625,7 +640,7 @@ fn the_smallest_problems_run() {
 fn a_step_far_too_long_ends_in_words() {
     let bench = bench();
     let first = bench.problem.pooled().unwrap().value(bench.problem.start());
-    for (id, text) in everything() {
+    for (id, text) in everything().into_iter().filter(|(id, _)| catalogue::find(id).unwrap().tunes()) {
         let text = format!("{text},scale=1e30");
         let results = group::run(MACHINES, |machine| {
             let mut objective = bench.problem.objective(machine.rank());
@@ -642,8 +657,8 @@ fn a_step_far_too_long_ends_in_words() {
             match result {
                 // L-BFGS takes a step back that raises f: it ends no higher than it began.
                 Ok(finish) if id == "lbfgs" => assert!(finish.last.value.unwrap() <= first, "{text}"),
-                // CG has no step to set, and CANITA's w may not have moved yet.
-                Ok(finish) => assert!(finish.ended == Ended::Diverged || ["cg", "canita"].contains(&id), "{id} {text}"),
+                // CANITA's w may not have moved yet.
+                Ok(finish) => assert!(finish.ended == Ended::Diverged || id == "canita", "{id} {text}"),
                 Err(error) => {
                     assert!(error.is_consequence() || error.to_string().contains("not finite"), "{id}: {error}")
                 }

@@ -16,6 +16,7 @@ use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
+use crate::method::baselines::second_order::Giant;
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::skip::Scaffnew;
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
@@ -76,7 +77,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: false,
-        parameters: &[SCALE, WIRE],
+        parameters: &[WIRE],
         build: |b| {
             let double = b.double;
             let start = b.start();
@@ -98,6 +99,19 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let memory = b.values.count("memory", 10, 1, 1000)?;
             Ok(boxed(Lbfgs::new(b.start(), memory, b.scale / b.constants.smoothness, b.exact())))
         },
+        gossip: None,
+    },
+    MethodInfo {
+        id: "giant",
+        title: "GIANT",
+        line: "the mean of the machines' own Newton directions for the mean gradient, and a step from a grid",
+        reference: "Wang, Roosta-Khorasani, Xu, Mahoney, GIANT: Globally Improved Approximate Newton Method for Distributed Optimization, 2018",
+        family: "second-order",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[WIRE, parameter("inner", "100", "conjugate gradient steps per direction, at most")],
+        build: |b| Ok(boxed(Giant::new(b.start(), b.values.count("inner", 100, 1, 1_000_000)?, b.exact()))),
         gossip: None,
     },
     MethodInfo {

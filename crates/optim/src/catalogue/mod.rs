@@ -51,7 +51,7 @@ pub struct MethodInfo {
     pub line: &'static str,
     /// Where it comes from.
     pub reference: &'static str,
-    /// core, baseline, quantisation, sparsification, error-feedback, variance-reduced, local, low-rank, sketch or decentralised.
+    /// core, baseline, second-order, quantisation, sparsification, error-feedback, variance-reduced, local, low-rank, sketch or decentralised.
     pub family: &'static str,
     /// Whether it converges to the optimum, however different the machines are, with its default parameters and full gradients.
     pub exact: bool,
@@ -75,6 +75,11 @@ impl MethodInfo {
     /// Whether it estimates f - f* on its way.
     pub fn estimates_gap(&self) -> bool {
         self.id == "core-newton"
+    }
+
+    /// Whether it has a `scale` that a grid can tune.
+    pub fn tunes(&self) -> bool {
+        self.parameters.iter().any(|parameter| parameter.name == "scale")
     }
 
     /// Whether machines without a centre can run it by gossip.

@@ -8,6 +8,7 @@
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
 //! - [`mod@quasi_newton`]: limited-memory BFGS.
+//! - [`second_order`]: GIANT.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
 
@@ -15,6 +16,7 @@ pub mod coordinates;
 pub mod local;
 pub mod model;
 pub mod quasi_newton;
+pub mod second_order;
 pub mod signs;
 pub mod skip;
 pub mod two_query;
