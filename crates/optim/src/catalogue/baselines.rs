@@ -16,7 +16,7 @@ use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
-use crate::method::baselines::second_order::Giant;
+use crate::method::baselines::second_order::{Disco, DiscoSettings, Giant};
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::skip::Scaffnew;
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
@@ -112,6 +112,34 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         proximal: false,
         parameters: &[WIRE, parameter("inner", "100", "conjugate gradient steps per direction, at most")],
         build: |b| Ok(boxed(Giant::new(b.start(), b.values.count("inner", 100, 1, 1_000_000)?, b.exact()))),
+        gossip: None,
+    },
+    MethodInfo {
+        id: "disco",
+        title: "DiSCO",
+        line: "damped Newton steps by conjugate gradients, preconditioned by machine 0's Hessian; every product is an exchange",
+        reference: "Zhang and Xiao, DiSCO: Distributed Optimization for Self-Concordant Empirical Loss, 2015",
+        family: "second-order",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[
+            parameter("scale", "1", "factor on 1/mu: how far machine 0's Hessian is trusted"),
+            WIRE,
+            parameter("mu", "auto", "added to machine 0's Hessian, times the root of its rows; auto is L/10"),
+            parameter("tolerance", "auto", "residual of a Newton step; auto is sqrt(alpha/L)/20"),
+            parameter("inner", "100", "products per Newton step, at most"),
+        ],
+        build: |b| {
+            let (big, v) = (b.constants.smoothness, &b.values);
+            let settings = DiscoSettings {
+                mu: v.number("mu", 0.1 * big, 0.0, f64::INFINITY)? / b.scale,
+                tolerance: v.number("tolerance", 0.05 * (b.constants.mu() / big).sqrt(), 1e-12, 1.0)?,
+                inner: v.count("inner", 100, 1, 1_000_000)?,
+                double: b.double,
+            };
+            Ok(boxed(Disco::new(b.start(), settings)))
+        },
         gossip: None,
     },
     MethodInfo {

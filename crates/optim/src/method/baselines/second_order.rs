@@ -2,8 +2,10 @@
 
 use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 
+use corewire_comm::{CommError, Reduction, numbers};
+
 use crate::error::RunError;
-use crate::estimator::Exact;
+use crate::estimator::{Exact, check_finite};
 use crate::method::{Context, Method, Outcome};
 use crate::objective::Objective;
 use crate::optimum::newton_direction;
@@ -16,6 +18,44 @@ fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError> {
     }
     let what = format!("{id} needs a convex model with `problem.alpha` above 0: take cgd, or core-nonconvex");
     Err(RunError::Unsuited(what))
+}
+
+/// f(y) + (pull/2)||y||^2 as far as its Hessian goes.
+struct Pulled<'a> {
+    inner: &'a mut dyn Objective,
+    pull: f64,
+}
+
+impl Objective for Pulled<'_> {
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    fn value(&mut self, x: &[f64]) -> f64 {
+        self.inner.value(x) + 0.5 * self.pull * norm_squared(x)
+    }
+
+    fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
+        self.inner.gradient(x, out);
+        add_scaled(self.pull, x, out);
+    }
+
+    fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
+        self.inner.hessian_vector(x, v, out);
+        add_scaled(self.pull, v, out);
+    }
+
+    fn strong_convexity(&self) -> f64 {
+        self.inner.strong_convexity() + self.pull
+    }
+
+    fn is_quadratic(&self) -> bool {
+        self.inner.is_quadratic()
+    }
+
+    fn rows(&self) -> usize {
+        self.inner.rows()
+    }
 }
 
 /// GIANT's grid: 4^0, 4^-1, ..
@@ -88,4 +128,165 @@ impl Method for Giant {
         let norm = norm_squared(&gradient).sqrt();
         Ok(Outcome { gradient_norm: Some(norm), step: Some(step), rejected: step == 0.0, gap: None })
     }
+}
+
+/// DiSCO: damped Newton steps, each by conjugate gradients over all machines, preconditioned at the hub by machine 0's own Hessian plus mu. A round is
+/// one exchange for the gradient and one for every product of the Hessian with a direction; each brings d floats up and d floats down.
+pub struct Disco {
+    x: Vec<f64>,
+    settings: DiscoSettings,
+}
+
+/// How DiSCO's steps are found.
+#[derive(Clone, Copy, Debug)]
+pub struct DiscoSettings {
+    /// mu times the root of machine 0's rows.
+    pub mu: f64,
+    /// Residual, relative to the gradient, at which a Newton step is good enough.
+    pub tolerance: f64,
+    /// Products per step, at most.
+    pub inner: usize,
+    /// Whether coordinates travel as 64 bits.
+    pub double: bool,
+}
+
+impl Disco {
+    /// From a start.
+    pub fn new(start: Vec<f64>, settings: DiscoSettings) -> Self {
+        Self { x: start, settings }
+    }
+}
+
+/// What the hub keeps of a Newton system H v = g while it is solved.
+struct Solve {
+    residual: Vec<f64>,
+    direction: Vec<f64>,
+    step: Vec<f64>,
+    /// H times the step.
+    image: Vec<f64>,
+    /// <residual, P^-1 residual>.
+    energy: f64,
+    /// Residual at which it ends.
+    enough: f64,
+    products: usize,
+}
+
+impl Solve {
+    fn new(gradient: Vec<f64>, tolerance: f64) -> Self {
+        let zeros = vec![0.0; gradient.len()];
+        let enough = tolerance * norm_squared(&gradient).sqrt();
+        let [direction, step, image] = [zeros.clone(), zeros.clone(), zeros];
+        Self { residual: gradient, direction, step, image, energy: f64::INFINITY, enough, products: 0 }
+    }
+
+    /// Takes in H times the direction; whether the step is good enough.
+    fn advance(&mut self, product: &[f64], most: usize) -> bool {
+        self.products += 1;
+        let curvature = dot(&self.direction, product);
+        if curvature > 0.0 {
+            let length = self.energy / curvature;
+            add_scaled(length, &self.direction, &mut self.step);
+            add_scaled(length, product, &mut self.image);
+            add_scaled(-length, product, &mut self.residual);
+        }
+        !(curvature > 0.0) || self.products >= most || norm_squared(&self.residual).sqrt() <= self.enough
+    }
+
+    /// The next direction, given P^-1 residual.
+    fn turn(&mut self, preconditioned: &[f64]) {
+        let energy = dot(&self.residual, preconditioned);
+        let keep = energy / self.energy;
+        self.direction.iter_mut().zip(preconditioned).for_each(|(p, s)| *p = s + keep * *p);
+        self.energy = energy;
+    }
+
+    /// The Newton step, shortened as a self-concordant function asks; a quadratic asks for nothing.
+    fn damped(&self, quadratic: bool) -> Vec<f64> {
+        let decrement = dot(&self.step, &self.image).max(0.0).sqrt();
+        let factor = if quadratic { 1.0 } else { 1.0 / (1.0 + decrement) };
+        self.step.iter().map(|value| factor * value).collect()
+    }
+}
+
+impl Stateful for Disco {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.vector(Scope::Common, "x", &mut self.x);
+    }
+}
+
+impl Method for Disco {
+    fn iterate(&self) -> &[f64] {
+        &self.x
+    }
+
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        admit(context.objective, "disco")
+    }
+
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        let DiscoSettings { mu, tolerance, inner, double } = self.settings;
+        let (dim, x) = (self.x.len(), &self.x);
+        let quadratic = context.objective.is_quadratic();
+        let mut local = vec![0.0; dim];
+        context.objective.gradient(x, &mut local);
+        let mut solve: Option<Solve> = None;
+        loop {
+            check_finite(context.place(round), "a vector to send", &local)?;
+            context.message.clear();
+            numbers::push_floats(&local, double, context.message);
+            let objective = &mut *context.objective;
+            let mut combine = |messages: &[&[u8]]| {
+                let mean = mean_of(messages, dim, double)?;
+                let done = match &mut solve {
+                    None => {
+                        solve = Some(Solve::new(mean, tolerance));
+                        false
+                    }
+                    Some(solve) => solve.advance(&mean, inner),
+                };
+                let solve = solve.as_mut().expect("it was just begun");
+                let mut reply = vec![u8::from(done)];
+                if done {
+                    numbers::push_floats(&solve.damped(quadratic), double, &mut reply);
+                } else {
+                    let pull = mu / (objective.rows().max(1) as f64).sqrt();
+                    let mut pulled = Pulled { inner: &mut *objective, pull };
+                    let minus: Vec<f64> = solve.residual.iter().map(|r| -r).collect();
+                    solve.turn(&newton_direction(&mut pulled, x, &minus, INNER_TOLERANCE, 20 * dim));
+                    numbers::push_floats(&solve.direction, double, &mut reply);
+                    // The hub goes on with what the machines get.
+                    read_vector(&reply[1..], double, &mut solve.direction)?;
+                }
+                Ok(reply)
+            };
+            let reply = context.comm.exchange(context.message, Reduction::Hub(&mut combine))?;
+            let (done, floats) = reply.message.split_first().ok_or_else(|| CommError::refused(0, "it says nothing"))?;
+            let mut vector = vec![0.0; dim];
+            read_vector(floats, double, &mut vector)?;
+            if *done != 0 {
+                add_scaled(-1.0, &vector, &mut self.x);
+                return Ok(Outcome::default());
+            }
+            context.objective.hessian_vector(x, &vector, &mut local);
+        }
+    }
+}
+
+fn read_vector(bytes: &[u8], double: bool, out: &mut [f64]) -> Result<(), CommError> {
+    match numbers::read_floats(bytes, double, out) {
+        true => Ok(()),
+        false => Err(CommError::refused(0, format!("it sent {} bytes for {} coordinates", bytes.len(), out.len()))),
+    }
+}
+
+/// The mean of the machines' vectors, summed in rank order.
+fn mean_of(messages: &[&[u8]], dim: usize, double: bool) -> Result<Vec<f64>, CommError> {
+    let (mut mean, mut own) = (vec![0.0; dim], vec![0.0; dim]);
+    for (rank, message) in messages.iter().enumerate() {
+        if !numbers::read_floats(message, double, &mut own) {
+            return Err(CommError::refused(rank, format!("it sent {} bytes for {dim} coordinates", message.len())));
+        }
+        add_scaled(1.0 / messages.len() as f64, &own, &mut mean);
+    }
+    Ok(mean)
 }
