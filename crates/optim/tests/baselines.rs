@@ -121,6 +121,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("lbfgs", "", 40),
         ("giant", "", 20),
         ("disco", "", 8),
+        ("dane", "", 60),
         ("fedlin", "", 260),
         ("scaffnew", "", 60),
         ("gradskip", "", 60),
@@ -162,7 +163,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
 #[test]
 fn second_order_methods_reach_the_optimum_off_quadratics_too() {
     let bench = leaning(Model::Logistic, 0.002);
-    for (id, text, rounds) in [("giant", "", 34), ("disco", "", 20)] {
+    for (id, text, rounds) in [("giant", "", 34), ("disco", "", 10), ("dane", "", 70)] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
         println!("{id} {text}: {} rounds, {} exchanges", finish.last.round, finish.last.traffic.exchanges);
         assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));
@@ -523,6 +524,41 @@ fn disco_with_no_preconditioner_is_conjugate_gradients() {
 }
 
 #[test]
+fn dane_is_a_preconditioned_gradient_step_on_quadratics() {
+    // (H_i + mu)^-1 g for every machine, by Gaussian elimination without pivots, which positive definite matrices do not need.
+    let bench = bench();
+    let (mu, mut x) = (0.1, vec![0.0; DIM]);
+    for _ in 0..3 {
+        let gradient = mean(&gradients(&bench, &vec![x.clone(); MACHINES]));
+        let own = |rank: usize| {
+            let mut objective = bench.problem.objective(rank);
+            let mut rows: Vec<Vec<f64>> = (0..DIM)
+                .map(|j| {
+                    let (mut unit, mut row) = (vec![0.0; DIM], vec![0.0; DIM]);
+                    unit[j] = 1.0;
+                    objective.hessian_vector(&x, &unit, &mut row);
+                    row[j] += mu;
+                    row.push(gradient[j]);
+                    row
+                })
+                .collect();
+            for pivot in 0..DIM {
+                let row = rows[pivot].clone();
+                for other in (0..DIM).filter(|&other| other != pivot) {
+                    let factor = rows[other][pivot] / row[pivot];
+                    rows[other].iter_mut().zip(&row).for_each(|(a, b)| *a -= factor * b);
+                }
+            }
+            (0..DIM).map(|j| rows[j][DIM] / rows[j][j]).collect()
+        };
+        let step = mean(&(0..MACHINES).map(own).collect::<Vec<Vec<f64>>>());
+        x.iter_mut().zip(step).for_each(|(x, step)| *x -= step);
+    }
+    let found = &bench.run("dane", "mu=0.1,wire=f64", 3, -1.0)[0].iterate;
+    assert!(apart(found, &x) < 1e-9, "{:.1e}", apart(found, &x));
+}
+
+#[test]
 fn powersgd_is_that_of_the_mean() {
     let bench = bench();
     let (rank, steps) = (2, 30);
@@ -670,9 +706,9 @@ fn a_step_far_too_long_ends_in_words() {
             match result {
                 // L-BFGS takes a step back that raises f: it ends no higher than it began.
                 Ok(finish) if id == "lbfgs" => assert!(finish.last.value.unwrap() <= first, "{text}"),
-                // CANITA's w may not have moved yet, and DiSCO's mu may be 0.
+                // CANITA's w may not have moved yet, and the mu of DiSCO and DANE may be 0.
                 Ok(finish) => {
-                    assert!(finish.ended == Ended::Diverged || ["canita", "disco"].contains(&id), "{id} {text}")
+                    assert!(finish.ended == Ended::Diverged || ["canita", "disco", "dane"].contains(&id), "{id} {text}")
                 }
                 Err(error) => {
                     assert!(error.is_consequence() || error.to_string().contains("not finite"), "{id}: {error}")

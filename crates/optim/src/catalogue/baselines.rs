@@ -16,7 +16,7 @@ use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
-use crate::method::baselines::second_order::{Disco, DiscoSettings, Giant};
+use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant};
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::skip::Scaffnew;
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
@@ -139,6 +139,26 @@ pub(super) const BASELINES: &[MethodInfo] = &[
                 double: b.double,
             };
             Ok(boxed(Disco::new(b.start(), settings)))
+        },
+        gossip: None,
+    },
+    MethodInfo {
+        id: "dane",
+        title: "DANE",
+        line: "every machine minimises its own f_i, corrected to the mean gradient and pulled to x; then the mean",
+        reference: "Shamir, Srebro, Zhang, Communication-Efficient Distributed Optimization using an Approximate Newton-type Method, 2014",
+        family: "second-order",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[
+            parameter("scale", "1", "factor on 1/mu"),
+            WIRE,
+            parameter("mu", "auto", "weight of the pull to x; auto is L/2, and the paper tries 0 and 3 alpha"),
+        ],
+        build: |b| {
+            let mu = b.values.number("mu", 0.5 * b.constants.smoothness, 0.0, f64::INFINITY)?;
+            Ok(boxed(Dane::new(b.start(), mu / b.scale, b.exact())))
         },
         gossip: None,
     },

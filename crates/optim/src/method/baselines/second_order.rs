@@ -8,7 +8,7 @@ use crate::error::RunError;
 use crate::estimator::{Exact, check_finite};
 use crate::method::{Context, Method, Outcome};
 use crate::objective::Objective;
-use crate::optimum::newton_direction;
+use crate::optimum::{minimise, newton_direction};
 use crate::state::{Scope, Stateful, Visitor};
 
 /// Refuses what has no positive definite Hessian.
@@ -20,24 +20,26 @@ fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError> {
     Err(RunError::Unsuited(what))
 }
 
-/// f(y) + (pull/2)||y||^2 as far as its Hessian goes.
-struct Pulled<'a> {
+/// f_i(y) + (pull/2)||y||^2 - <tilt, y>.
+struct Tilted<'a> {
     inner: &'a mut dyn Objective,
     pull: f64,
+    tilt: Vec<f64>,
 }
 
-impl Objective for Pulled<'_> {
+impl Objective for Tilted<'_> {
     fn dim(&self) -> usize {
         self.inner.dim()
     }
 
     fn value(&mut self, x: &[f64]) -> f64 {
-        self.inner.value(x) + 0.5 * self.pull * norm_squared(x)
+        self.inner.value(x) + 0.5 * self.pull * norm_squared(x) - dot(&self.tilt, x)
     }
 
     fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
         self.inner.gradient(x, out);
         add_scaled(self.pull, x, out);
+        add_scaled(-1.0, &self.tilt, out);
     }
 
     fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
@@ -250,7 +252,7 @@ impl Method for Disco {
                     numbers::push_floats(&solve.damped(quadratic), double, &mut reply);
                 } else {
                     let pull = mu / (objective.rows().max(1) as f64).sqrt();
-                    let mut pulled = Pulled { inner: &mut *objective, pull };
+                    let mut pulled = Tilted { inner: &mut *objective, pull, tilt: vec![0.0; dim] };
                     let minus: Vec<f64> = solve.residual.iter().map(|r| -r).collect();
                     solve.turn(&newton_direction(&mut pulled, x, &minus, INNER_TOLERANCE, 20 * dim));
                     numbers::push_floats(&solve.direction, double, &mut reply);
@@ -289,4 +291,49 @@ fn mean_of(messages: &[&[u8]], dim: usize, double: bool) -> Result<Vec<f64>, Com
         add_scaled(1.0 / messages.len() as f64, &own, &mut mean);
     }
     Ok(mean)
+}
+
+/// DANE: machine i minimises f_i(y) - <g_i - g, y> + (mu/2)||y - x||^2, and x becomes the mean of the minimisers. Two exchanges a round.
+pub struct Dane {
+    x: Vec<f64>,
+    mu: f64,
+    exact: Exact,
+}
+
+impl Dane {
+    /// With the weight `mu` of the pull to x.
+    pub fn new(start: Vec<f64>, mu: f64, exact: Exact) -> Self {
+        Self { x: start, mu, exact }
+    }
+}
+
+impl Stateful for Dane {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.vector(Scope::Common, "x", &mut self.x);
+    }
+}
+
+impl Method for Dane {
+    fn iterate(&self) -> &[f64] {
+        &self.x
+    }
+
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        admit(context.objective, "dane")
+    }
+
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        let Self { x, mu, exact } = self;
+        let dim = x.len();
+        let (mut tilt, mut gradient, mut moved) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
+        context.objective.gradient(x, &mut tilt);
+        context.estimate(exact, round, &tilt, &mut [], &mut gradient)?;
+        add_scaled(-1.0, &gradient, &mut tilt);
+        add_scaled(*mu, x, &mut tilt);
+        let (mut own, _) = minimise(&mut Tilted { inner: &mut *context.objective, pull: *mu, tilt }, x);
+        add_scaled(-1.0, x, &mut own);
+        context.estimate(exact, round, &own, &mut [], &mut moved)?;
+        add_scaled(1.0, &moved, x);
+        Ok(Outcome { gradient_norm: Some(norm_squared(&gradient).sqrt()), ..Outcome::default() })
+    }
 }
