@@ -89,7 +89,7 @@ pub enum Ended {
     Gap,
     /// The held-out rows were no longer fitted better.
     Patience,
-    /// All rounds were run.
+    /// All rounds were run, or all that the method has.
     Rounds,
     /// The time was up.
     Seconds,
@@ -466,6 +466,7 @@ impl Watch<'_> {
         let every = self.rules.evaluate_every.unwrap_or(1);
         let due = round.is_multiple_of(every) || round >= self.rules.rounds || self.value.is_none();
         let common = self.rules.common_verdict(round, &outcome, &self.first);
+        let done = part.method.is_done().then_some(Ended::Rounds);
         let evaluated = self.evaluate(due, comm, part)?;
         if let Some((value, score)) = evaluated {
             self.value = value.or(self.value);
@@ -481,7 +482,7 @@ impl Watch<'_> {
         let own = comm.traffic();
         let decide = |watch: &Self, means: [f64; AVERAGED], observer: &mut dyn Observer| {
             let passed = Passed::new(means, &own);
-            let verdict = common.or_else(|| watch.private_verdict(passed.wire_bytes(), observer));
+            let verdict = common.or_else(|| watch.private_verdict(passed.wire_bytes(), observer)).or(done);
             let snapshot = watch.rules.snapshots && round > 0 && (verdict.is_some() || observer.wants_snapshot(round));
             (passed, verdict, snapshot)
         };
@@ -509,7 +510,7 @@ impl Watch<'_> {
             return Ok(Status { record, ended, snapshot, wish: 0 });
         }
         let (ended, snapshot) = read_word(wish);
-        let ended = common.or(ended);
+        let ended = common.or(ended).or(done);
         let (passed, verdict, wanted) = match rank {
             0 => decide(self, Passed::averaged(&own), part.observer),
             _ => (Passed::new(Passed::averaged(&own), &own), None, false),

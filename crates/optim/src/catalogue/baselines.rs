@@ -16,7 +16,7 @@ use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
-use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant};
+use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::skip::Scaffnew;
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
@@ -160,6 +160,19 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let mu = b.values.number("mu", 0.5 * b.constants.smoothness, 0.0, f64::INFINITY)?;
             Ok(boxed(Dane::new(b.start(), mu / b.scale, b.exact())))
         },
+        gossip: None,
+    },
+    MethodInfo {
+        id: "one-shot",
+        title: "One-shot averaging",
+        line: "the mean of the machines' own optima, in one exchange; not the optimum",
+        reference: "Zhang, Duchi, Wainwright, Communication-Efficient Algorithms for Statistical Optimization, 2013",
+        family: "second-order",
+        exact: false,
+        convex_only: true,
+        proximal: false,
+        parameters: &[WIRE],
+        build: |b| Ok(boxed(OneShot::new(b.start(), b.exact()))),
         gossip: None,
     },
     MethodInfo {

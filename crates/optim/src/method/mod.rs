@@ -170,6 +170,11 @@ pub trait Method: Stateful + Send {
     /// One round.
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError>;
 
+    /// Whether further rounds would change nothing; the same on every machine.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// What it settled on.
     fn settings(&self) -> Settings {
         Settings::default()

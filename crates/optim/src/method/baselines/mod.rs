@@ -8,7 +8,7 @@
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
 //! - [`mod@quasi_newton`]: limited-memory BFGS.
-//! - [`second_order`]: GIANT, DiSCO, DANE.
+//! - [`second_order`]: GIANT, DiSCO, DANE, one-shot averaging.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
 

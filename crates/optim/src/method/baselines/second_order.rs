@@ -185,13 +185,14 @@ impl Solve {
     fn advance(&mut self, product: &[f64], most: usize) -> bool {
         self.products += 1;
         let curvature = dot(&self.direction, product);
-        if curvature > 0.0 {
+        let curved = curvature > 0.0;
+        if curved {
             let length = self.energy / curvature;
             add_scaled(length, &self.direction, &mut self.step);
             add_scaled(length, product, &mut self.image);
             add_scaled(-length, product, &mut self.residual);
         }
-        !(curvature > 0.0) || self.products >= most || norm_squared(&self.residual).sqrt() <= self.enough
+        !curved || self.products >= most || norm_squared(&self.residual).sqrt() <= self.enough
     }
 
     /// The next direction, given P^-1 residual.
@@ -335,5 +336,49 @@ impl Method for Dane {
         context.estimate(exact, round, &own, &mut [], &mut moved)?;
         add_scaled(1.0, &moved, x);
         Ok(Outcome { gradient_norm: Some(norm_squared(&gradient).sqrt()), ..Outcome::default() })
+    }
+}
+
+/// One-shot averaging: x is the mean of the machines' own minimisers. One exchange, and there is no second round.
+pub struct OneShot {
+    start: Vec<f64>,
+    x: Vec<f64>,
+    /// Rounds that were run.
+    rounds: f64,
+    exact: Exact,
+}
+
+impl OneShot {
+    /// From a start, which the mean does not depend on.
+    pub fn new(start: Vec<f64>, exact: Exact) -> Self {
+        Self { x: start.clone(), start, rounds: 0.0, exact }
+    }
+}
+
+impl Stateful for OneShot {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.vector(Scope::Common, "x", &mut self.x);
+        visitor.number(Scope::Common, "rounds", &mut self.rounds);
+    }
+}
+
+impl Method for OneShot {
+    fn iterate(&self) -> &[f64] {
+        &self.x
+    }
+
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        admit(context.objective, "one-shot")
+    }
+
+    fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
+        let (own, _) = minimise(context.objective, &self.start);
+        context.estimate(&mut self.exact, round, &own, &mut [], &mut self.x)?;
+        self.rounds += 1.0;
+        Ok(Outcome::default())
+    }
+
+    fn is_done(&self) -> bool {
+        self.rounds > 0.0
     }
 }
