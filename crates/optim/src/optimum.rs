@@ -59,9 +59,20 @@ pub(crate) fn newton_direction(
     tolerance: f64,
     most: usize,
 ) -> Vec<f64> {
-    let dim = x.len();
+    let minus: Vec<f64> = gradient.iter().map(|g| -g).collect();
+    conjugate_gradients(minus, tolerance, most, |v, out| objective.hessian_vector(x, v, out))
+}
+
+/// The solution of A v = `right` for a positive definite A that `multiply` applies, in at most `most` steps.
+pub(crate) fn conjugate_gradients(
+    right: Vec<f64>,
+    tolerance: f64,
+    most: usize,
+    mut multiply: impl FnMut(&[f64], &mut [f64]),
+) -> Vec<f64> {
+    let dim = right.len();
     let mut solution = vec![0.0; dim];
-    let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
+    let mut residual = right;
     let mut direction = residual.clone();
     let mut product = vec![0.0; dim];
     let mut energy = norm_squared(&residual);
@@ -70,7 +81,7 @@ pub(crate) fn newton_direction(
         if energy <= end || energy == 0.0 {
             break;
         }
-        objective.hessian_vector(x, &direction, &mut product);
+        multiply(&direction, &mut product);
         let curvature = dot(&direction, &product);
         if curvature <= 0.0 {
             break;

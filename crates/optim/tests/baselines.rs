@@ -122,6 +122,9 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("giant", "", 20),
         ("disco", "", 8),
         ("dane", "", 60),
+        ("fednl", "", 4),
+        ("fednl", "first=none", 60),
+        ("fednl", "codec=topk,first=none", 120),
         ("fedlin", "", 260),
         ("scaffnew", "", 60),
         ("gradskip", "", 60),
@@ -163,7 +166,14 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
 #[test]
 fn second_order_methods_reach_the_optimum_off_quadratics_too() {
     let bench = leaning(Model::Logistic, 0.002);
-    for (id, text, rounds) in [("giant", "", 34), ("disco", "", 10), ("dane", "", 70)] {
+    for (id, text, rounds) in [
+        ("giant", "", 34),
+        ("disco", "", 10),
+        ("dane", "", 70),
+        ("fednl", "", 28),
+        ("fednl", "codec=topk", 54),
+        ("fednl", "first=none", 44),
+    ] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
         println!("{id} {text}: {} rounds, {} exchanges", finish.last.round, finish.last.traffic.exchanges);
         assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));
@@ -316,6 +326,8 @@ fn everything() -> Vec<(&'static str, &'static str)> {
         ("scaffnew", "wire=f64"),
         ("ef21", "wire=f64"),
         ("dsvrg", "wire=f64,batch=0"),
+        ("fednl", "first=none"),
+        ("fednl", "codec=topk"),
     ]);
     all
 }
@@ -394,6 +406,9 @@ fn messages_have_the_length_that_their_page_says() {
         ("scaffnew", "", 200, Some(200)),
         // The gradient, the direction, ten changes of f.
         ("giant", "", 200 + 200 + 40, Some(440)),
+        // The gradient, the norm, a sign and a vector; a step.
+        ("fednl", "first=none", 200 + 4 + 1 + 200, Some(200)),
+        ("fednl", "first=none,codec=topk,k=10", 200 + 4 + (10 * (32 + 11usize)).div_ceil(8), Some(200)),
         ("ef21", "k=10", (10 * 38usize).div_ceil(8), None),
         ("diana", "codec=randk-common,k=10", 40, Some(40)),
         ("adiana", "codec=randk-common,k=10", 80, Some(80)),

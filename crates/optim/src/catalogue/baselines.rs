@@ -13,6 +13,7 @@ use crate::estimator::{
 };
 use crate::method::accelerated::Accelerated;
 use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
+use crate::method::baselines::learned_hessian::{Contraction, FedNl};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
@@ -22,6 +23,9 @@ use crate::method::baselines::skip::Scaffnew;
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
 use crate::method::conjugate::Conjugate;
 use crate::method::gradient::GradientMethod;
+
+/// Up to this dimension a Hessian is kept whole.
+const MOST_LEARNED: usize = 4096;
 
 /// All of them.
 pub(super) const BASELINES: &[MethodInfo] = &[
@@ -173,6 +177,41 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         proximal: false,
         parameters: &[WIRE],
         build: |b| Ok(boxed(OneShot::new(b.start(), b.exact()))),
+        gossip: None,
+    },
+    MethodInfo {
+        id: "fednl",
+        title: "FedNL",
+        line: "Newton's method with a Hessian that the hub learns from compressed differences",
+        reference: "Safaryan, Islamov, Qian, Richtarik, FedNL: Making Newton-Type Methods Applicable to Federated Learning, 2022",
+        family: "second-order",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[
+            parameter("codec", "rank", "what travels of a difference: rank (eigenpairs) or topk (entries)"),
+            parameter("rank", "1", "eigenpairs per message"),
+            parameter("k", "auto", "entries per message; auto is d"),
+            parameter(
+                "first",
+                "hessian",
+                "what is learned from: hessian sends d(d+1)/2 floats once, none begins at alpha",
+            ),
+        ],
+        build: |b| {
+            let v = &b.values;
+            if b.dim > MOST_LEARNED {
+                return Err(format!(
+                    "fednl keeps d^2/2 numbers per machine, and d = {} is above {MOST_LEARNED}: take core-newton",
+                    b.dim
+                ));
+            }
+            let contraction = match v.choice("codec", &["rank", "topk"])? {
+                "rank" => Contraction::Rank(v.count("rank", 1, 1, b.dim.max(1))?),
+                _ => Contraction::Entries(v.count("k", b.dim, 1, usize::MAX)?),
+            };
+            Ok(boxed(FedNl::new(b.start(), contraction, v.choice("first", &["hessian", "none"])? == "hessian")))
+        },
         gossip: None,
     },
     MethodInfo {

@@ -8,11 +8,13 @@
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
 //! - [`mod@quasi_newton`]: limited-memory BFGS.
+//! - [`learned_hessian`]: FedNL, whose hub learns the Hessian.
 //! - [`second_order`]: GIANT, DiSCO, DANE, one-shot averaging.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
 
 pub mod coordinates;
+pub mod learned_hessian;
 pub mod local;
 pub mod model;
 pub mod quasi_newton;

@@ -8,11 +8,11 @@ use crate::error::RunError;
 use crate::estimator::{Exact, check_finite};
 use crate::method::{Context, Method, Outcome};
 use crate::objective::Objective;
-use crate::optimum::{minimise, newton_direction};
+use crate::optimum::{conjugate_gradients, minimise, newton_direction};
 use crate::state::{Scope, Stateful, Visitor};
 
 /// Refuses what has no positive definite Hessian.
-fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError> {
+pub(super) fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError> {
     if objective.is_convex() && objective.strong_convexity() > 0.0 {
         return Ok(());
     }
@@ -253,9 +253,11 @@ impl Method for Disco {
                     numbers::push_floats(&solve.damped(quadratic), double, &mut reply);
                 } else {
                     let pull = mu / (objective.rows().max(1) as f64).sqrt();
-                    let mut pulled = Tilted { inner: &mut *objective, pull, tilt: vec![0.0; dim] };
-                    let minus: Vec<f64> = solve.residual.iter().map(|r| -r).collect();
-                    solve.turn(&newton_direction(&mut pulled, x, &minus, INNER_TOLERANCE, 20 * dim));
+                    let right = solve.residual.clone();
+                    solve.turn(&conjugate_gradients(right, INNER_TOLERANCE, 20 * dim, |v, out| {
+                        objective.hessian_vector(x, v, out);
+                        add_scaled(pull, v, out);
+                    }));
                     numbers::push_floats(&solve.direction, double, &mut reply);
                     // The hub goes on with what the machines get.
                     read_vector(&reply[1..], double, &mut solve.direction)?;
@@ -275,7 +277,7 @@ impl Method for Disco {
     }
 }
 
-fn read_vector(bytes: &[u8], double: bool, out: &mut [f64]) -> Result<(), CommError> {
+pub(super) fn read_vector(bytes: &[u8], double: bool, out: &mut [f64]) -> Result<(), CommError> {
     match numbers::read_floats(bytes, double, out) {
         true => Ok(()),
         false => Err(CommError::refused(0, format!("it sent {} bytes for {} coordinates", bytes.len(), out.len()))),
