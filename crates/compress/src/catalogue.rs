@@ -3,8 +3,8 @@
 use corewire_sketch::CommonRandomness;
 
 use crate::{
-    Aim, Alq, Atomo, Codec, Dense, Drive, Dropping, Eden, ErrorFeedback, Indices, Magnitude, Natural, Norm, OneBit,
-    Qsgd, RandK, Scaled, Shape, Sign, SketchMl, TernGrad, TopK,
+    Aim, Alq, Atomo, Codec, Dense, Drive, Dropping, Eden, ErrorFeedback, Indices, Magnitude, Narrow, Natural, Norm,
+    OneBit, Qsgd, RandK, Scaled, Shape, Sign, SketchMl, TernGrad, TopK,
 };
 
 /// A codec and how it was parameterised, in words.
@@ -25,6 +25,8 @@ pub fn catalogue(dim: usize, randomness: &CommonRandomness) -> Vec<Entry> {
     vec![
         entry("", Box::new(Dense::single(dim))),
         entry("", Box::new(Dense::double(dim))),
+        entry("", Box::new(Narrow::bf16(dim))),
+        entry("", Box::new(Narrow::int8(dim))),
         entry(&k, Box::new(TopK::new(dim, keep))),
         entry(&k, Box::new(RandK::new(dim, keep, Indices::Private, randomness))),
         entry(&k, Box::new(RandK::new(dim, keep, Indices::Common, randomness))),

@@ -20,7 +20,7 @@
 //! # Layout
 //! - `codec`: the trait, addresses, laws and errors.
 //! - `bits`: bits in bytes, Elias codes.
-//! - `dense`, `sparse`, `qsgd`, `terngrad`, `sign`, `natural`, `eden`, `atomo`, `sketchml`, `alq`: the codecs.
+//! - `dense`, `narrow`, `sparse`, `qsgd`, `terngrad`, `sign`, `natural`, `eden`, `atomo`, `sketchml`, `alq`: the codecs.
 //! - `feedback`: codecs made of codecs.
 //! - `power_sgd`, `count_sketch`: linear pieces between which a caller takes sums.
 //! - `rotation`, `matrix`: the Hadamard rotation and the decompositions that they stand on.
@@ -38,6 +38,7 @@ mod dense;
 mod eden;
 mod feedback;
 mod matrix;
+mod narrow;
 mod natural;
 mod power_sgd;
 mod qsgd;
@@ -57,6 +58,7 @@ pub use dense::Dense;
 pub use eden::{Aim, Drive, Eden};
 pub use feedback::{ErrorFeedback, Scaled};
 pub use matrix::{Shape, orthogonalise};
+pub use narrow::Narrow;
 pub use natural::Natural;
 pub use power_sgd::PowerSgd;
 pub use qsgd::{Norm, Qsgd};

@@ -35,6 +35,8 @@ fn messages_and_decoded_vectors_have_the_pinned_bits() {
 const PINNED: &[(&str, u64, u64)] = &[
     ("dense: ", 0xda5c7bc2beec5dc1, 0x7b29c698f9e7fadd),
     ("dense-f64: ", 0x3d47ee32139090cd, 0x3d47ee32139090cd),
+    ("bf16: ", 0x399737032386a8f5, 0xdff667f5d90a04bd),
+    ("int8: ", 0x2220163e0ea57949, 0x135d85e7c6f32341),
     ("topk: k = 2", 0xb3082bcf26c9243d, 0x429b5ca4d1ba0bb5),
     ("randk: k = 2", 0xbb01a35fba25e73c, 0x810060c21cc0636e),
     ("randk-common: k = 2", 0x816cdae3e0cc9cc7, 0x6de1f37f76ccc01c),

@@ -1,8 +1,8 @@
 //! The baselines, one row each: what it is called, where it comes from, what can be set, and how it is built with the steps of its theory.
 
 use corewire_compress::{
-    Aim, Alq, Atomo, Drive, Dropping, Eden, Indices, Magnitude, Natural, Norm, OneBit, Qsgd, RandK, Shape, Sign,
-    SketchMl, TernGrad, TopK,
+    Aim, Alq, Atomo, Drive, Dropping, Eden, Indices, Magnitude, Narrow, Natural, Norm, OneBit, Qsgd, RandK, Shape,
+    Sign, SketchMl, TernGrad, TopK,
 };
 
 use super::builder::{Builder, Built, Compressed, boxed, law_delta};
@@ -81,11 +81,35 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: false,
-        parameters: &[WIRE],
+        parameters: &[
+            WIRE,
+            parameter("codec", "float", "how vectors travel: float, as `wire` says, or bf16 or int8, both ways"),
+            parameter(
+                "replace",
+                "auto",
+                "rounds of H p after which the gradient of a quadratic is asked for anew; 0 sends gradients alone; \
+                 auto is 25, 4 with bf16, 6 with int8",
+            ),
+        ],
         build: |b| {
-            let double = b.double;
-            let start = b.start();
-            Ok(boxed(Conjugate::new(start, double)))
+            let v = &b.values;
+            let replace = |auto: usize| v.count("replace", auto, 0, usize::MAX);
+            let (codec, replace) = match v.choice("codec", &["float", "bf16", "int8"])? {
+                "bf16" => (Narrow::bf16(b.dim), replace(4)?),
+                "int8" => (Narrow::int8(b.dim), replace(6)?),
+                _ => {
+                    let exact = || Box::new(b.exact());
+                    return Ok(boxed(Conjugate::new(b.start(), exact(), exact(), replace(25)?)));
+                }
+            };
+            let channel = |memory: Vec<f64>| {
+                let down = Downlink::Coded { coding: Coding::fixed(codec.clone()), memory };
+                Channel::new(Coding::fixed(codec.clone()), down, b.randomness)
+            };
+            // Products vanish with the directions; gradients of unlike machines do not, so differences of them travel.
+            let gradients = ThreePoint::new(channel(vec![0.0; b.dim]), b.dim, 0.0);
+            let products = Gathered::new(channel(Vec::new()));
+            Ok(boxed(Conjugate::new(b.start(), Box::new(gradients), Box::new(products), replace)))
         },
         gossip: None,
     },

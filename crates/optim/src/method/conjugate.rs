@@ -2,12 +2,12 @@
 
 use super::{Context, Method, Outcome};
 use crate::error::RunError;
-use crate::estimator::{Exact, MeanEstimator};
+use crate::estimator::MeanEstimator;
 use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 
-/// Conjugate gradients, uncompressed. On a quadratic d floats travel per iteration, the mean of H p, and the gradient follows from it; it is asked for
-/// anew every so many rounds, since 32-bit floats make the recursion drift. Elsewhere d floats for the gradient and one for the curvature, with Polak and
+/// Conjugate gradients. On a quadratic a vector travels per iteration, the mean of H p, and the gradient follows from it; it is asked for anew every so
+/// many rounds, since rounding on the way makes the recursion drift. Elsewhere the gradient travels, and one float for the curvature, with Polak and
 /// Ribiere's rule, restarted where it fails.
 pub struct Conjugate {
     x: Vec<f64>,
@@ -15,23 +15,30 @@ pub struct Conjugate {
     direction: Vec<f64>,
     /// On a quadratic: rounds since the gradient itself was asked for.
     since: f64,
-    estimator: Exact,
+    /// After how many rounds it is asked for anew.
+    replace: f64,
+    gradients: Box<dyn MeanEstimator>,
+    products: Box<dyn MeanEstimator>,
     local: Vec<f64>,
 }
 
-/// Rounds after which the gradient of a quadratic is asked for anew.
-const REPLACE: f64 = 25.0;
-
 impl Conjugate {
-    /// From a start; coordinates travel as 64 bits if `double`.
-    pub fn new(start: Vec<f64>, double: bool) -> Self {
+    /// From a start. The estimators carry gradients, and on a quadratic H p; there the gradient itself is asked for anew every `replace` rounds.
+    pub fn new(
+        start: Vec<f64>,
+        gradients: Box<dyn MeanEstimator>,
+        products: Box<dyn MeanEstimator>,
+        replace: usize,
+    ) -> Self {
         let dim = start.len();
         Self {
             x: start,
             gradient: Vec::new(),
             direction: vec![0.0; dim],
-            since: REPLACE,
-            estimator: Exact { double },
+            since: f64::INFINITY,
+            replace: replace as f64,
+            gradients,
+            products,
             local: vec![0.0; dim],
         }
     }
@@ -50,19 +57,29 @@ impl Conjugate {
         self.gradient = gradient;
     }
 
+    /// Puts the gradient itself in the place of what the recursion made of it, in the direction too: that stays conjugate to those before.
+    fn correct(&mut self, gradient: Vec<f64>) {
+        if self.gradient.is_empty() {
+            return self.turn(gradient);
+        }
+        vector::add_scaled(1.0, &self.gradient, &mut self.direction);
+        vector::add_scaled(-1.0, &gradient, &mut self.direction);
+        self.gradient = gradient;
+    }
+
     /// A round on a quadratic: H p comes back, or the gradient where it is wanted.
     fn quadratic_round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         let mut mean = vec![0.0; self.x.len()];
-        if self.since >= REPLACE {
+        if self.since >= self.replace {
             context.objective.gradient(&self.x, &mut self.local);
-            context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut mean)?;
+            context.estimate(&mut self.gradients, round, &self.local, &mut [], &mut mean)?;
             self.since = 0.0;
-            self.turn(mean);
+            self.correct(mean);
             let norm = vector::norm_squared(&self.gradient).sqrt();
             return Ok(Outcome { gradient_norm: Some(norm), step: Some(0.0), rejected: false, gap: None });
         }
         context.objective.hessian_vector(&self.x, &self.direction, &mut self.local);
-        context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut mean)?;
+        context.estimate(&mut self.products, round, &self.local, &mut [], &mut mean)?;
         let curvature = vector::dot(&self.direction, &mean);
         let slope = vector::dot(&self.gradient, &self.direction);
         let step = if curvature > 0.0 { -slope / curvature } else { 0.0 };
@@ -82,6 +99,8 @@ impl Stateful for Conjugate {
         visitor.vector(Scope::Common, "gradient", &mut self.gradient);
         visitor.vector(Scope::Common, "direction", &mut self.direction);
         visitor.number(Scope::Common, "since", &mut self.since);
+        self.gradients.visit(visitor);
+        self.products.visit(visitor);
     }
 }
 
@@ -91,12 +110,12 @@ impl Method for Conjugate {
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
-        if context.objective.is_quadratic() {
+        if context.objective.is_quadratic() && self.replace > 0.0 {
             return self.quadratic_round(round, context);
         }
         context.objective.gradient(&self.x, &mut self.local);
         let mut gradient = vec![0.0; self.x.len()];
-        let energy = context.estimate(&mut self.estimator, round, &self.local, &mut [], &mut gradient)?.energy;
+        let energy = context.estimate(&mut self.gradients, round, &self.local, &mut [], &mut gradient)?.energy;
         self.turn(gradient);
         let slope = vector::dot(&self.gradient, &self.direction);
         context.objective.hessian_vector(&self.x, &self.direction, &mut self.local);
