@@ -1019,16 +1019,18 @@ impl<O: Observer> Duty<'_, O> {
         let mut answer = |messages: &[&[u8]]| {
             let short = |rank| CommError::refused(rank, "what it tells of its curvature is too short");
             let mut probes = Vec::with_capacity(messages.len());
-            let mut most = 0.0f64;
+            let (mut most, mut squares) = (0.0f64, 0.0);
             for (rank, message) in messages.iter().enumerate() {
                 let (probe, own) = message.split_last_chunk::<8>().ok_or_else(|| short(rank))?;
-                most = most.max(f64::from_le_bytes(*own));
+                let own = f64::from_le_bytes(*own);
+                (most, squares) = (most.max(own), squares + own * own);
                 probes.push(probe);
             }
             let curvature = probe.guess(&probes, strong_convexity)?;
             let constants = Constants {
                 smoothness: curvature.smoothness,
                 max_smoothness: most.max(curvature.smoothness),
+                mean_smoothness: (squares / messages.len() as f64).sqrt().max(curvature.smoothness),
                 strong_convexity,
                 trace: curvature.trace,
                 ..Constants::none(problem.dim(), problem.machines(), l1)

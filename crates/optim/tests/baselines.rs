@@ -9,6 +9,7 @@ use corewire_compress::{Address, Codec, Indices, PowerSgd, RandK, Shape};
 use corewire_data::shard::Split;
 use corewire_data::{DataSet, Matrix};
 use corewire_optim::catalogue::{self, Constants, MethodInfo, MethodSettings, Request};
+use corewire_optim::method::baselines::local_smoothness;
 use corewire_optim::method::{Context, Method};
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
@@ -151,6 +152,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("canita", "k=10", 7400),
         ("dsvrg", "", 1000),
         ("powersgd", "", 1500),
+        ("powersgd", "momentum=0.9", 1500),
         ("sketched-sgd", "k=10", 2300),
         // Exact by the law of single machines: common coordinates are those of the mean.
         ("randk", "k=10,indices=common", 300),
@@ -254,6 +256,33 @@ fn scaffnews_rounds_grow_as_the_root_of_the_condition_number() {
 }
 
 #[test]
+fn the_quadratic_mean_of_the_smoothnesses_is_measured_and_travels() {
+    let bench = bench();
+    let own = |rank| local_smoothness(&mut *bench.problem.objective(rank), bench.problem.start());
+    let squares: f64 = (0..MACHINES).map(|rank| own(rank).powi(2)).sum();
+    let c = &bench.constants;
+    assert!((c.mean_smoothness - (squares / MACHINES as f64).sqrt()).abs() < 1e-9);
+    assert!(c.smoothness <= c.mean_smoothness && c.mean_smoothness < c.max_smoothness);
+    let back = Constants::from_bytes(&c.to_bytes(), MACHINES, c.layout.clone()).unwrap();
+    assert_eq!(&back, c);
+}
+
+#[test]
+fn gradient_descent_with_mu_known_takes_half_of_the_rounds() {
+    let bench = conditioned(100.0, 20);
+    let rounds = |constants: &Constants| {
+        let bench = Bench { problem: conditioned(100.0, 20).problem, constants: constants.clone(), optimum: 0.0 };
+        let finish = bench.run("cgd", "wire=f64", 10_000, 1e-8).remove(0);
+        assert_eq!(finish.ended, Ended::Target);
+        finish.last.round as f64
+    };
+    let known = rounds(&bench.constants);
+    let guessed = rounds(&Constants { measured: false, ..bench.constants.clone() });
+    // 2/(1.05 L + mu) is 1.89/L here, and the slowest coordinate shrinks by 1 - mu h a round.
+    assert!((guessed / known - 1.89).abs() < 0.05, "{guessed} and {known}");
+}
+
+#[test]
 fn accelerated_methods_are_accelerated() {
     // Theory for fixed omega: kappa^(1/2) against kappa.
     for (id, text, expected) in [
@@ -331,6 +360,7 @@ fn everything() -> Vec<(&'static str, &'static str)> {
         ("ef21", "wire=f64"),
         ("dsvrg", "wire=f64,batch=0"),
         ("cg", "codec=bf16"),
+        ("powersgd", "momentum=0.9"),
         ("cg", "codec=int8,replace=2"),
         ("cg", "codec=int8,replace=0"),
         ("fednl", "first=none"),
@@ -462,7 +492,7 @@ fn ef21_is_its_papers() {
     let bench = bench();
     let (k, steps) = (10, 60);
     let root = (1.0 - k as f64 / DIM as f64).sqrt();
-    let gamma = 1.0 / (bench.constants.smoothness + bench.constants.max_smoothness * root / (1.0 - root));
+    let gamma = 1.0 / (bench.constants.smoothness + bench.constants.mean_smoothness * root / (1.0 - root));
     let mut x = vec![0.0; DIM];
     let mut g = vec![vec![0.0; DIM]; MACHINES];
     for _ in 0..steps {
@@ -614,7 +644,7 @@ fn powersgd_is_that_of_the_mean() {
     let (rank, steps) = (2, 30);
     let shape = Shape::square(DIM);
     let root = (1.0 - rank as f64 / shape.most_rank() as f64).sqrt();
-    let gamma = 1.0 / (bench.constants.smoothness + bench.constants.max_smoothness * root / (1.0 - root));
+    let gamma = 1.0 / (bench.constants.smoothness + bench.constants.mean_smoothness * root / (1.0 - root));
     let power = PowerSgd::new(DIM, shape, rank);
     let mut q = power.start(Address::default(), &randomness());
     let (mut x, mut error) = (vec![0.0; DIM], vec![0.0; DIM]);

@@ -559,15 +559,21 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: false,
         proximal: true,
-        parameters: &[SCALE, WIRE, parameter("rank", "2", "rank of the matrix, or expected atoms"), BATCH],
+        parameters: &[
+            SCALE,
+            WIRE,
+            parameter("rank", "2", "rank of the matrix, or expected atoms"),
+            parameter("momentum", "0", "share of the velocity that is kept; the paper's networks have 0.9"),
+            BATCH,
+        ],
         build: |b| {
             let v = &b.values;
-            let dim = b.dim;
-            let double = b.double;
-            let randomness = b.randomness;
             let rank = v.count("rank", 2, 1, usize::MAX)?;
-            let delta = (rank as f64 / Shape::square(dim).most_rank() as f64).min(1.0);
-            b.remembering(LowRank::new(&b.constants.layout, rank, double, randomness), delta, 1.0)
+            let momentum = v.number("momentum", 0.0, 0.0, 0.999)?;
+            let delta = (rank as f64 / Shape::square(b.dim).most_rank() as f64).min(1.0);
+            let estimator = LowRank::new(&b.constants.layout, rank, b.double, b.randomness);
+            let (step, batch) = b.remembered_step(delta, 1.0)?;
+            Ok(boxed(GradientMethod::new(estimator, b.descending(step).with_momentum(momentum)).with_batch(batch)))
         },
         gossip: None,
     },
@@ -796,13 +802,13 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let v = &b.values;
             let dim = b.dim;
             let big = b.constants.smoothness;
-            let most = b.constants.max_smoothness;
+            let mean = b.constants.mean_smoothness;
             let randomness = b.randomness;
             let known = b.constants;
             let Compressed { channel, omega, common, .. } = b.unbiased()?;
             let p = v.number("p", 1.0 / (1.0 + omega), 1e-6, 1.0)?;
             let spread = ((1.0 - p) * known.noise(omega, common) / p).sqrt();
-            let step = 1.0 / (big + spread * if common { big } else { most });
+            let step = 1.0 / (big + spread * if common { big } else { mean });
             Ok(b.descent(Marina::new(channel, b.exact(), dim, p, randomness), step, None))
         },
         gossip: None,
@@ -827,11 +833,11 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         build: |b| {
             let dim = b.dim;
             let big = b.constants.smoothness;
-            let most = b.constants.max_smoothness;
+            let mean = b.constants.mean_smoothness;
             let known = b.constants;
             let Compressed { channel, omega, common, .. } = b.unbiased()?;
             let spread = (16.0 * known.noise(omega, common) * (2.0 * omega + 1.0)).sqrt();
-            let step = 1.0 / (big + spread * if common { big } else { most });
+            let step = 1.0 / (big + spread * if common { big } else { mean });
             Ok(b.descent(Dasha::new(channel, b.exact(), dim, 1.0 / (2.0 * omega + 1.0)), step, None))
         },
         gossip: None,
@@ -885,11 +891,11 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let v = &b.values;
             let dim = b.dim;
             let big = b.constants.smoothness;
-            let most = b.constants.max_smoothness;
+            let mean = b.constants.mean_smoothness;
             let randomness = b.randomness;
             let zeta = v.number("zeta", 1.0, 0.0, f64::INFINITY)?;
             let channel = Channel::new(b.dense(), b.dense_down(), randomness);
-            Ok(b.descent(ThreePoint::new(channel, dim, zeta), 1.0 / (big + most * zeta.sqrt()), None))
+            Ok(b.descent(ThreePoint::new(channel, dim, zeta), 1.0 / (big + mean * zeta.sqrt()), None))
         },
         gossip: None,
     },
@@ -1270,7 +1276,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
 
 fn cgd_or_sgd(b: &Builder<'_>) -> Built {
     let batch = b.batch()?;
-    let step = 1.0 / b.smoothness(&batch);
+    let step = if batch.is_some() { 1.0 / b.smoothness(&batch) } else { b.constants.descent_step() };
     Ok(b.descent(b.exact(), step, batch))
 }
 
@@ -1304,7 +1310,7 @@ fn ef21_or_three_point(b: &Builder<'_>) -> Built {
     let v = &b.values;
     let dim = b.dim;
     let big = b.constants.smoothness;
-    let most = b.constants.max_smoothness;
+    let mean = b.constants.mean_smoothness;
     let randomness = b.randomness;
     let id = b.values.info.id;
     let (coding, delta) = b.contraction()?;
@@ -1312,7 +1318,7 @@ fn ef21_or_three_point(b: &Builder<'_>) -> Built {
     // A = 1 - sqrt(1 - delta), B = max((1 - delta)/A, zeta).
     let a = (1.0 - root).max(1e-12);
     let zeta = if id == "3pc" { v.number("zeta", (root * root / a).min(16.0), 0.0, f64::INFINITY)? } else { 0.0 };
-    let step = 1.0 / (big + most * ((root * root / a).max(zeta) / a).sqrt());
+    let step = 1.0 / (big + mean * ((root * root / a).max(zeta) / a).sqrt());
     let channel = Channel::new(coding, b.sparse_down(), randomness);
     Ok(b.descent(ThreePoint::new(channel, dim, zeta), step, None))
 }

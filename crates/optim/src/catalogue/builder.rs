@@ -229,8 +229,12 @@ impl Builder<'_> {
         step: f64,
         batch: Option<Batch>,
     ) -> Box<dyn Method> {
-        let descent = Descent::new(self.start(), Step::Fixed(self.scale * step)).with_l1(self.constants.l1);
-        Box::new(GradientMethod::new(estimator, descent).with_batch(batch))
+        Box::new(GradientMethod::new(estimator, self.descending(step)).with_batch(batch))
+    }
+
+    /// Descent by this step of theory.
+    pub(super) fn descending(&self, step: f64) -> Descent {
+        Descent::new(self.start(), Step::Fixed(self.scale * step)).with_l1(self.constants.l1)
     }
 
     /// Plain averaging of an unbiased codec: 1/(L + 2 omega Lmax/n), since E||ghat||^2 <= ||grad f||^2 + (omega/n) mean ||g_i||^2.
@@ -250,10 +254,15 @@ impl Builder<'_> {
 
     /// Any estimator with an error memory; `gain` is how often a gradient counts over all rounds.
     pub(super) fn remembering(&self, estimator: impl MeanEstimator + 'static, delta: f64, gain: f64) -> Built {
+        let (step, batch) = self.remembered_step(delta, gain)?;
+        Ok(self.descent(estimator, step, batch))
+    }
+
+    /// The step with an error memory, and the mini-batches it is for.
+    pub(super) fn remembered_step(&self, delta: f64, gain: f64) -> Result<(f64, Option<Batch>), String> {
         let batch = self.batch()?;
         let more = self.constants.smoothness / self.smoothness(&batch);
-        let step = self.constants.contracted_step(delta) * more / gain;
-        Ok(self.descent(estimator, step, batch))
+        Ok((self.constants.contracted_step(delta) * more / gain, batch))
     }
 
     pub(super) fn sketch(&self, keep: usize) -> Result<CountSketch, String> {

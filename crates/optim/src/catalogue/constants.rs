@@ -14,6 +14,10 @@ pub struct Constants {
     pub smoothness: f64,
     /// The largest L_i.
     pub max_smoothness: f64,
+    /// The quadratic mean of the L_i, and L at least.
+    pub mean_smoothness: f64,
+    /// Whether L was measured on all rows, a few per cent too small at most, and not guessed from a probe.
+    pub measured: bool,
     /// mu of f; 0 where it is not known, and then methods that need one take L/10,000.
     pub strong_convexity: f64,
     /// tr(A).
@@ -45,8 +49,11 @@ impl Constants {
         let mut pooled = problem.pooled().expect("one process holds all rows");
         // A flat problem has no step of its own; any positive one will do.
         let smoothness = local_smoothness(&mut *pooled, start).max(1e-12);
-        let shares = (0..problem.machines()).map(|rank| local_smoothness(&mut *problem.objective(rank), start));
-        let max_smoothness = shares.fold(smoothness, f64::max);
+        let machines = problem.machines();
+        let shares = (0..machines).map(|rank| local_smoothness(&mut *problem.objective(rank), start));
+        let (max_smoothness, squares) =
+            shares.fold((smoothness, 0.0), |(most, squares), own| (f64::max(most, own), squares + own * own));
+        let mean_smoothness = (squares / machines.max(1) as f64).sqrt().max(smoothness);
         let mut unit = vec![0.0; dim];
         let mut image = vec![0.0; dim];
         let diagonal = (dim <= MOST_DIAGONAL).then(|| -> Vec<f64> {
@@ -76,9 +83,11 @@ impl Constants {
         Self {
             smoothness: rounded(smoothness),
             max_smoothness: rounded(max_smoothness),
+            mean_smoothness: rounded(mean_smoothness),
+            measured: true,
             strong_convexity: pooled.strong_convexity(),
             trace: rounded(trace.max(smoothness)),
-            machines: problem.machines(),
+            machines,
             dim,
             diagonal,
             coupling: rounded(coupling.max(1.0)),
@@ -97,10 +106,17 @@ impl Constants {
         if common { omega } else { omega / self.machines.max(1) as f64 }
     }
 
-    /// EF21's step 1/(L + Lmax sqrt(beta/theta)) for a contraction delta: sqrt(beta/theta) = sqrt(1 - delta)/(1 - sqrt(1 - delta)).
+    /// 1/L, or 2/(L + mu) where L was measured and mu is known: with the error that L may have, it is no longer than that.
+    pub(super) fn descent_step(&self) -> f64 {
+        let known = self.measured && self.strong_convexity > 0.0;
+        if known { 2.0 / (1.05 * self.smoothness + self.strong_convexity) } else { 1.0 / self.smoothness }
+    }
+
+    /// EF21's step 1/(L + Lq sqrt(beta/theta)) for a contraction delta, Lq the quadratic mean of the L_i:
+    /// sqrt(beta/theta) = sqrt(1 - delta)/(1 - sqrt(1 - delta)).
     pub(super) fn contracted_step(&self, delta: f64) -> f64 {
         let root = (1.0 - delta.clamp(0.0, 1.0)).sqrt();
-        1.0 / (self.smoothness + self.max_smoothness * root / (1.0 - root).max(1e-12))
+        1.0 / (self.smoothness + self.mean_smoothness * root / (1.0 - root).max(1e-12))
     }
 }
 
@@ -115,6 +131,8 @@ impl Constants {
         Self {
             smoothness: 0.0,
             max_smoothness: 0.0,
+            mean_smoothness: 0.0,
+            measured: false,
             strong_convexity: 0.0,
             trace: 0.0,
             machines,
@@ -128,8 +146,10 @@ impl Constants {
 
     /// The numbers as bytes, so that every process works with those of machine 0; the layout is known to all.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { smoothness, max_smoothness, strong_convexity, trace, coupling, l1, .. } = *self;
-        let mut bytes = numbers::to_bytes(&[smoothness, max_smoothness, strong_convexity, trace, coupling, l1]);
+        let Self { smoothness, max_smoothness, mean_smoothness, strong_convexity, trace, coupling, l1, .. } = *self;
+        let measured = f64::from(u8::from(self.measured));
+        let numbers = [smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling, l1];
+        let mut bytes = numbers::to_bytes(&numbers);
         numbers::push(self.diagonal.as_deref().unwrap_or(&[]), &mut bytes);
         bytes
     }
@@ -137,13 +157,15 @@ impl Constants {
     /// Undoes [`Constants::to_bytes`].
     pub fn from_bytes(bytes: &[u8], machines: usize, layout: Layout) -> Option<Self> {
         let numbers: Vec<f64> = numbers::read(bytes).collect();
-        let (&[smoothness, max_smoothness, strong_convexity, trace, coupling, l1], diagonal) =
-            numbers.split_first_chunk::<6>()?;
+        let (&[smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling, l1], diagonal) =
+            numbers.split_first_chunk::<8>()?;
         let dim = layout.dim();
         let diagonal = (diagonal.len() == dim && dim > 0).then(|| diagonal.to_vec());
         Some(Self {
             smoothness,
             max_smoothness,
+            mean_smoothness,
+            measured: measured > 0.0,
             strong_convexity,
             trace,
             machines,
