@@ -189,6 +189,13 @@ pub fn print(
             out::line(&format!("alpha = {} is {terms} of scikit-learn", job.problem.alpha))?;
         }
     }
+    if let Some(weight) = finish.settings.added {
+        out::line(&format!(
+            "`problem.alpha` = 0 leaves f without strong convexity, which {} needs: ({weight:.2e}/2)||x||^2 was added, the target \
+             times the machines' mean smoothness",
+            report.method
+        ))?;
+    }
     let (rounds, exchanges) = (last.round, passed.exchanges);
     let after = format!("after {rounds} rounds ({exchanges} exchanges)");
     let state = match (last.relative, finish.ended) {

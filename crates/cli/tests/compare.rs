@@ -123,11 +123,11 @@ fn every_method_is_listed_with_its_parameters_and_can_be_chosen() {
     assert_eq!((&named("core-agd")["family"], &named("core-agd")["gossip"]), (&"core".into(), &true.into()));
     assert_eq!(named("msda")["family"], "decentralised");
     assert!(named("ef21")["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == "k"));
-    // Every method but those that need a graph runs for two rounds.
+    // Every method but those that need a graph runs for two rounds, or for the one that it has.
     for info in all.iter().filter(|info| info["family"] != "decentralised") {
         let name = format!("method.name={}", info["id"].as_str().unwrap());
         let keys = ["machines.count=2", "problem.rows=100", "stop.target=0", "stop.rounds=2", &name];
         let report = object(&[&["run"], &settings(&keys)[..]].concat());
-        assert_eq!(report["rounds"], 2, "{name}");
+        assert_eq!(report["rounds"], if info["id"] == "one-shot" { 1 } else { 2 }, "{name}");
     }
 }

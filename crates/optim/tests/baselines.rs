@@ -10,6 +10,7 @@ use corewire_data::shard::Split;
 use corewire_data::{DataSet, Matrix};
 use corewire_optim::catalogue::{self, Constants, MethodInfo, MethodSettings, Request};
 use corewire_optim::method::baselines::local_smoothness;
+use corewire_optim::method::core::Goal;
 use corewire_optim::method::{Context, Method};
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
@@ -66,10 +67,14 @@ fn baselines() -> impl Iterator<Item = &'static MethodInfo> {
 }
 
 fn build(id: &str, text: &str, problem: &Problem, constants: &Constants) -> catalogue::Built {
+    build_for(1e-6, id, text, problem, constants)
+}
+
+fn build_for(target: f64, id: &str, text: &str, problem: &Problem, constants: &Constants) -> catalogue::Built {
     let request = Request {
         info: catalogue::find(id)?,
         parameters: &parameters(text),
-        settings: &MethodSettings::default(),
+        settings: &MethodSettings { goal: Goal { link: None, target }, ..MethodSettings::default() },
         start: problem.start(),
         constants,
         quadratic: true,
@@ -839,6 +844,56 @@ fn proximal_steps_lead_to_the_optimum_with_an_l1_term() {
     }
     let refused = build("scaffnew", "", &smooth, &bench.constants);
     assert!(refused.err().unwrap().contains("proximal"));
+}
+
+/// 30 rows of 50 columns without a penalty: f* = 0 on a space of 20 dimensions.
+fn flat() -> Bench {
+    let mut words = randomness().words(Purpose::Synthetic, 3, 0);
+    let values: Vec<f64> = (0..30 * DIM).map(|at| words.next_dither() / (1 + at % DIM) as f64).collect();
+    let labels: Vec<f64> = (0..30).map(|_| words.next_dither()).collect();
+    let data = DataSet::new("flat", Matrix::dense(values, DIM), labels).unit_norm();
+    let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, l1: 0.0 };
+    let problem = Problem::rows(data, spec, MACHINES, Split::Contiguous, &randomness());
+    let constants = Constants::measure(&problem);
+    assert_eq!(constants.strong_convexity, 0.0);
+    Bench { problem, constants, optimum: 0.0 }
+}
+
+#[test]
+fn where_f_is_not_strongly_convex_a_small_l2_term_keeps_it_within_the_target() {
+    let bench = flat();
+    let start = bench.problem.start();
+    // From 0 conjugate gradients end at the minimiser nearest to it.
+    let mut pooled = bench.problem.pooled().unwrap();
+    let (nearest, least) = optimum::minimise(&mut *pooled, start);
+    assert!(least < 1e-12, "{least}");
+    let mean_smoothness = (0..MACHINES)
+        .map(|rank| local_smoothness(&mut *bench.problem.objective(rank), start) / MACHINES as f64)
+        .sum::<f64>();
+    let most = 0.5 * mean_smoothness * nearest.iter().map(|x| x * x).sum::<f64>();
+    for (id, text, rounds) in
+        [("core-newton", "", 60), ("giant", "", 300), ("disco", "tolerance=1e-9;wire=f64", 4), ("fednl", "", 3)]
+    {
+        for target in [1e-2, 1e-4] {
+            let make = || build_for(target, id, &text.replace(';', ","), &bench.problem, &bench.constants).unwrap();
+            let results = group::run(MACHINES, |machine| {
+                let mut objective = bench.problem.objective(machine.rank());
+                let mut method = make();
+                let rules = Rules { rounds, digest_every: 1, ..Rules::default() };
+                let mut silent = Silent;
+                let mut part = RunPart::new(&mut *objective, &mut *method, &mut silent);
+                run::run(&mut Metered::new(machine, None), &mut part, &rules, Begin::default())
+            });
+            let finish = results.into_iter().next().unwrap().unwrap();
+            let added = finish.settings.added.unwrap();
+            // The mean travels in 32 bits.
+            assert!((added / (target * mean_smoothness) - 1.0).abs() < 1e-6, "{id}: {added}");
+            let value = finish.last.value.unwrap();
+            assert!(value <= target * most, "{id} at {target}: {value}, and {} is allowed", target * most);
+        }
+    }
+    // Nothing is added where there is strong convexity already.
+    assert_eq!(self::bench().run("giant", "", 1, -1.0)[0].settings.added, None);
 }
 
 #[test]

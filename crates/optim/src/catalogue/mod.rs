@@ -21,6 +21,7 @@ use corewire_sketch::{CommonRandomness, Family};
 
 use crate::decentral::Averaging;
 use crate::method::core::Goal;
+use crate::method::reduced::Reduced;
 
 /// A parameter of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,11 @@ impl MethodInfo {
     /// Whether it estimates f - f* on its way.
     pub fn estimates_gap(&self) -> bool {
         self.id == "core-newton"
+    }
+
+    /// Whether it needs strong convexity, so that a small l2 term is added where there is none.
+    pub fn needs_strong_convexity(&self) -> bool {
+        self.family == "second-order" || self.id == "core-newton"
     }
 
     /// Whether it has a `scale` that a grid can tune.
@@ -245,6 +251,9 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
         None if constants.l1 != 0.0 && !info.proximal => {
             let others: Vec<&str> = methods().filter(|other| other.proximal).map(|other| other.id).take(4).collect();
             Err(format!("method `{id}` has no proximal step for `problem.l1`; take {}", others.join(", ")))
+        }
+        None if info.needs_strong_convexity() => {
+            Ok(Box::new(Reduced::new((info.build)(&builder)?, settings.goal.target)))
         }
         None => (info.build)(&builder),
         Some(_) if constants.l1 != 0.0 => {

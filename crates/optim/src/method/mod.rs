@@ -8,6 +8,7 @@ pub mod descent;
 pub mod gradient;
 pub mod newton;
 pub mod nonconvex;
+pub mod reduced;
 mod secants;
 
 use corewire_comm::{Collective, CommError, Reduction, numbers};
@@ -146,6 +147,8 @@ pub struct Settings {
     pub smoothness: Option<f64>,
     /// The trace it believes in.
     pub trace: Option<f64>,
+    /// Weight of the l2 term that was added because f is not strongly convex.
+    pub added: Option<f64>,
 }
 
 /// A distributed method, seen from one machine.

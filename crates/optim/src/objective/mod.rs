@@ -3,6 +3,7 @@
 pub mod linear;
 pub mod network;
 pub mod quadratic;
+pub(crate) mod tilted;
 
 pub use linear::{Linear, Loss};
 pub use network::TwoLayer;

@@ -8,6 +8,7 @@ use crate::error::RunError;
 use crate::estimator::{Exact, check_finite};
 use crate::method::{Context, Method, Outcome};
 use crate::objective::Objective;
+use crate::objective::tilted::Tilted;
 use crate::optimum::{conjugate_gradients, minimise, newton_direction};
 use crate::state::{Scope, Stateful, Visitor};
 
@@ -16,48 +17,8 @@ pub(super) fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError>
     if objective.is_convex() && objective.strong_convexity() > 0.0 {
         return Ok(());
     }
-    let what = format!("{id} needs a convex model with `problem.alpha` above 0: take cgd, or core-nonconvex");
+    let what = format!("{id} needs a convex model: take cgd, or core-nonconvex");
     Err(RunError::Unsuited(what))
-}
-
-/// f_i(y) + (pull/2)||y||^2 - <tilt, y>.
-struct Tilted<'a> {
-    inner: &'a mut dyn Objective,
-    pull: f64,
-    tilt: Vec<f64>,
-}
-
-impl Objective for Tilted<'_> {
-    fn dim(&self) -> usize {
-        self.inner.dim()
-    }
-
-    fn value(&mut self, x: &[f64]) -> f64 {
-        self.inner.value(x) + 0.5 * self.pull * norm_squared(x) - dot(&self.tilt, x)
-    }
-
-    fn gradient(&mut self, x: &[f64], out: &mut [f64]) {
-        self.inner.gradient(x, out);
-        add_scaled(self.pull, x, out);
-        add_scaled(-1.0, &self.tilt, out);
-    }
-
-    fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
-        self.inner.hessian_vector(x, v, out);
-        add_scaled(self.pull, v, out);
-    }
-
-    fn strong_convexity(&self) -> f64 {
-        self.inner.strong_convexity() + self.pull
-    }
-
-    fn is_quadratic(&self) -> bool {
-        self.inner.is_quadratic()
-    }
-
-    fn rows(&self) -> usize {
-        self.inner.rows()
-    }
 }
 
 /// GIANT's grid: 4^0, 4^-1, ..

@@ -280,8 +280,7 @@ impl Method for Newton {
         let rows = context.objective.rows() as u64;
         let touched = context.objective.curved().map(|curved| curved.touched());
         if here && (touched.is_none() || self.rules.alpha <= 0.0) {
-            let what =
-                "core-newton needs ridge or logistic regression with `problem.alpha` above 0: take core-agd, or lbfgs";
+            let what = "core-newton needs ridge or logistic regression: take core-agd, or lbfgs";
             return Err(RunError::Unsuited(what.to_owned()));
         }
         let mut message = Vec::new();
