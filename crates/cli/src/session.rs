@@ -355,7 +355,8 @@ impl Session {
             optimum: self.optimum,
             gradient: stop.gradient,
             gradient_relative: stop.gradient_relative(sites),
-            gap: stop.gap(sites).map(Gap::Relative),
+            // Without a penalty f* is not known either.
+            gap: stop.gap(sites || self.job.problem.alpha == 0.0).map(Gap::Relative),
             patience: stop.patience,
             seconds: stop.seconds,
             bytes: stop.bytes,

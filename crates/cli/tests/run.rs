@@ -247,6 +247,14 @@ fn a_key_that_the_method_would_ignore_is_refused() {
 }
 
 #[test]
+fn without_a_penalty_core_newton_adds_what_it_needs_says_so_and_stops_by_its_own_estimate() {
+    let keys = settings(&["problem.alpha=0", "method.name=core-newton", "machines.count=4", "problem.rows=400"]);
+    let said = printed(&[&["run"], &keys[..]].concat());
+    assert!(said.contains("`problem.alpha` = 0 leaves f without strong convexity"), "{said}");
+    assert!(said.contains("||x||^2 was added") && said.contains("the estimated gap is small enough"), "{said}");
+}
+
+#[test]
 fn a_curvature_whose_trace_is_below_zero_ends_in_numbers_and_not_in_a_panic() {
     // A regulariser this strong and not convex makes the Hessian's trace negative away from the start.
     let keys = [
