@@ -5,6 +5,11 @@ use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 
 /// The minimiser of a convex, smooth objective with a positive definite Hessian, and its value.
 pub fn minimise(objective: &mut dyn Objective, start: &[f64]) -> (Vec<f64>, f64) {
+    minimise_until(objective, start, 1e-14)
+}
+
+/// As [`minimise`], until the gradient has shrunk to `enough` of what it was.
+pub(crate) fn minimise_until(objective: &mut dyn Objective, start: &[f64], enough: f64) -> (Vec<f64>, f64) {
     let dim = start.len();
     let mut x = start.to_vec();
     let mut value = objective.value(&x);
@@ -13,11 +18,15 @@ pub fn minimise(objective: &mut dyn Objective, start: &[f64]) -> (Vec<f64>, f64)
     let first = norm_squared(&gradient).sqrt();
     for _ in 0..100 {
         let norm = norm_squared(&gradient).sqrt();
-        if norm <= 1e-14 * first {
+        if norm <= enough * first {
             break;
         }
         // Looser far away, where the model is wrong anyway; on a quadratic at once to the end.
-        let tolerance = if objective.is_quadratic() { 1e-13 } else { (norm / first).sqrt().clamp(1e-10, 1e-2) };
+        let tolerance = if objective.is_quadratic() {
+            f64::max(1e-13, 0.5 * enough)
+        } else {
+            (norm / first).sqrt().clamp(1e-10, 1e-2)
+        };
         let direction = newton_direction(objective, &x, &gradient, tolerance, (20 * dim).max(200));
         let slope = dot(&gradient, &direction);
         let mut step = 1.0;

@@ -138,8 +138,16 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: false,
-        parameters: &[WIRE, parameter("inner", "100", "conjugate gradient steps per direction, at most")],
-        build: |b| Ok(boxed(Giant::new(b.start(), b.values.count("inner", 100, 1, 1_000_000)?, b.exact()))),
+        parameters: &[
+            WIRE,
+            parameter("inner", "100", "conjugate gradient steps per direction, at most"),
+            parameter("shrink", "4", "the steps of the grid are 1, 1/shrink, .. 1/shrink^9"),
+        ],
+        build: |b| {
+            let inner = b.values.count("inner", 100, 1, 1_000_000)?;
+            let shrink = b.values.number("shrink", 4.0, 1.01, 16.0)?;
+            Ok(boxed(Giant::new(b.start(), inner, shrink, b.exact())))
+        },
         gossip: None,
     },
     MethodInfo {

@@ -9,7 +9,7 @@ use crate::estimator::{Exact, check_finite};
 use crate::method::{Context, Method, Outcome};
 use crate::objective::Objective;
 use crate::objective::tilted::Tilted;
-use crate::optimum::{conjugate_gradients, minimise, newton_direction};
+use crate::optimum::{conjugate_gradients, minimise_until, newton_direction};
 use crate::state::{Scope, Stateful, Visitor};
 
 /// Refuses what has no positive definite Hessian.
@@ -21,20 +21,25 @@ pub(super) fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError>
     Err(RunError::Unsuited(what))
 }
 
-/// GIANT's grid: 4^0, 4^-1, ..
+/// Steps of GIANT's grid.
 const GRID: usize = 10;
 /// The share of what the slope promises that f must fall by.
 const ARMIJO: f64 = 0.1;
 
-/// The longest step of the grid along which f falls as Armijo asks, and 0 if there is none; in one exchange of the changes of f.
+/// The longest step of the grid 1, 1/shrink, 1/shrink^2, .. along which f falls as Armijo asks, and 0 if there is none; in one exchange of the changes of f.
 fn grid_search(
     round: u64,
     context: &mut Context<'_>,
     x: &[f64],
     direction: &[f64],
     slope: f64,
+    shrink: f64,
 ) -> Result<f64, RunError> {
-    let lengths: [f64; GRID] = std::array::from_fn(|j| 1.0 / (1u64 << (2 * j)) as f64);
+    let mut length = shrink;
+    let lengths: [f64; GRID] = std::array::from_fn(|_| {
+        length /= shrink;
+        length
+    });
     let here = context.objective.value(x);
     let mut changes = lengths.map(|length| {
         let mut there = x.to_vec();
@@ -51,13 +56,14 @@ fn grid_search(
 pub struct Giant {
     x: Vec<f64>,
     inner: usize,
+    shrink: f64,
     exact: Exact,
 }
 
 impl Giant {
-    /// With at most `inner` steps of conjugate gradients per direction.
-    pub fn new(start: Vec<f64>, inner: usize, exact: Exact) -> Self {
-        Self { x: start, inner, exact }
+    /// With at most `inner` steps of conjugate gradients per direction, and a grid of 1, 1/shrink, 1/shrink^2, ..
+    pub fn new(start: Vec<f64>, inner: usize, shrink: f64, exact: Exact) -> Self {
+        Self { x: start, inner, shrink, exact }
     }
 }
 
@@ -86,7 +92,7 @@ impl Method for Giant {
         context.estimate(&mut self.exact, round, &local, &mut [], &mut gradient)?;
         let own = newton_direction(context.objective, &self.x, &gradient, INNER_TOLERANCE, self.inner);
         context.estimate(&mut self.exact, round, &own, &mut [], &mut direction)?;
-        let step = grid_search(round, context, &self.x, &direction, dot(&gradient, &direction))?;
+        let step = grid_search(round, context, &self.x, &direction, dot(&gradient, &direction), self.shrink)?;
         add_scaled(step, &direction, &mut self.x);
         let norm = norm_squared(&gradient).sqrt();
         Ok(Outcome { gradient_norm: Some(norm), step: Some(step), rejected: step == 0.0, gap: None })
@@ -257,6 +263,9 @@ fn mean_of(messages: &[&[u8]], dim: usize, double: bool) -> Result<Vec<f64>, Com
     Ok(mean)
 }
 
+/// By how much a machine's own gradient shrinks before it counts as minimised.
+const OWN_TOLERANCE: f64 = 1e-11;
+
 /// DANE: machine i minimises f_i(y) - <g_i - g, y> + (mu/2)||y - x||^2, and x becomes the mean of the minimisers. Two exchanges a round.
 pub struct Dane {
     x: Vec<f64>,
@@ -294,7 +303,8 @@ impl Method for Dane {
         context.estimate(exact, round, &tilt, &mut [], &mut gradient)?;
         add_scaled(-1.0, &gradient, &mut tilt);
         add_scaled(*mu, x, &mut tilt);
-        let (mut own, _) = minimise(&mut Tilted { inner: &mut *context.objective, pull: *mu, tilt }, x);
+        let mut tilted = Tilted { inner: &mut *context.objective, pull: *mu, tilt };
+        let (mut own, _) = minimise_until(&mut tilted, x, OWN_TOLERANCE);
         add_scaled(-1.0, x, &mut own);
         context.estimate(exact, round, &own, &mut [], &mut moved)?;
         add_scaled(1.0, &moved, x);
@@ -335,7 +345,7 @@ impl Method for OneShot {
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
-        let (own, _) = minimise(context.objective, &self.start);
+        let (own, _) = minimise_until(context.objective, &self.start, OWN_TOLERANCE);
         context.estimate(&mut self.exact, round, &own, &mut [], &mut self.x)?;
         self.rounds += 1.0;
         Ok(Outcome::default())
