@@ -215,6 +215,7 @@ fn what_is_averaged_without_memory_has_a_floor() {
         ("fedavg", "", 0.05),
         // The memory's error is one of order h: much lower, but there.
         ("topk-ef", "k=10", 1e-7),
+        ("gtopk", "k=10", 1e-7),
         ("ef-signsgd", "", 1e-4),
         ("onebit-sgd", "", 1e-4),
     ] {
@@ -458,6 +459,7 @@ fn messages_have_the_length_that_their_page_says() {
         ("adiana", "codec=randk-common,k=10", 80, Some(80)),
         ("adiana", "k=10", 2 * (10 * 38usize).div_ceil(8), Some(200)),
         ("sega", "k=10", 40, Some(40)),
+        ("gtopk", "k=10", (10 * 38usize).div_ceil(8), Some((10 * 38usize).div_ceil(8))),
         ("scaffold", "", 400, Some(400)),
         ("fedlin", "", 400, Some(400)),
         ("ibcd", "k=10", 40, None),

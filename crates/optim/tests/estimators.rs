@@ -5,10 +5,12 @@ mod group;
 use std::num::NonZeroUsize;
 
 use corewire_comm::{Collective, CommError, Group, Metered, Reply, Solo};
+use corewire_compress::TopK;
 use corewire_data::shard::Split;
 use corewire_optim::RunError;
 use corewire_optim::estimator::{
-    Estimate, Form, How, MeanEstimator, Next, Place, Quantised, Quantiser, Sketched, Width, estimate,
+    Channel, Coding, Downlink, Estimate, Form, Gathered, How, MeanEstimator, Next, Place, Quantised, Quantiser,
+    Sketched, Width, estimate,
 };
 use corewire_optim::method::Method;
 use corewire_optim::method::core::CoreAlgorithm;
@@ -100,6 +102,27 @@ fn estimates(
         }
     }
     results.swap_remove(0)
+}
+
+#[test]
+fn gtopk_loses_nothing_of_a_gradient() {
+    let (dim, machines, keep, rounds) = (40, 5, 4, 2000);
+    let make = || {
+        let coding = || Coding::fixed(TopK::new(dim, keep));
+        let down = Downlink::Coded { coding: coding(), memory: Vec::new() };
+        let gathered = Gathered::new(Channel::new(coding(), down, &randomness(1))).with_memory(dim, 1.0, 1.0);
+        Box::new(gathered.returning()) as Box<dyn MeanEstimator>
+    };
+    let found = estimates(machines, rounds, make, |_, rank| vector(dim, rank));
+    let mut mean = vec![0.0; dim];
+    found
+        .iter()
+        .for_each(|(estimate, _)| corewire_algebra::vector::add_scaled(1.0 / rounds as f64, estimate, &mut mean));
+    // What is not yet said lies in the memories, which stay bounded: the mean of all rounds is off by a share that falls as 1/rounds.
+    for (found, true_mean) in mean.iter().zip(mean_vector(dim, machines)) {
+        assert!((found - true_mean).abs() < 0.03, "{found} is not {true_mean}");
+    }
+    assert!(found.iter().all(|(estimate, _)| estimate.iter().filter(|x| **x != 0.0).count() <= keep));
 }
 
 #[test]

@@ -696,6 +696,25 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         gossip: None,
     },
     MethodInfo {
+        id: "gtopk",
+        title: "gTop-k",
+        line: "the largest entries of the sum of the machines' largest; the rest waits",
+        reference: "Shi, Wang, Zhao, Tang, Wang, Huang, Chu, A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for Low Bandwidth Networks, 2019",
+        family: "error-feedback",
+        exact: false,
+        convex_only: false,
+        proximal: true,
+        parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"), BATCH],
+        build: |b| {
+            let keep = b.keep("k")?;
+            let coding = || Coding::fixed(TopK::new(b.dim, keep));
+            let down = Downlink::Coded { coding: coding(), memory: Vec::new() };
+            let gathered = Gathered::new(Channel::new(coding(), down, b.randomness)).with_memory(b.dim, 1.0, 1.0);
+            b.remembering(gathered.returning(), keep as f64 / b.dim.max(1) as f64, 1.0)
+        },
+        gossip: None,
+    },
+    MethodInfo {
         id: "ef-signsgd",
         title: "EF-signSGD",
         line: "signs times their mean magnitude, with error feedback",

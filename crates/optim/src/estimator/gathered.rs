@@ -405,6 +405,8 @@ struct Memory {
     error: Vec<f64>,
     gain: f64,
     decay: f64,
+    /// Whether what was sent and did not come back goes into the memory too.
+    returns: bool,
     compensated: Vec<f64>,
 }
 
@@ -417,7 +419,15 @@ impl Gathered {
     /// With a memory of `dim` coordinates: `gain` a, `decay` b.
     pub fn with_memory(self, dim: usize, gain: f64, decay: f64) -> Self {
         let zeros = vec![0.0; dim];
-        Self { memory: Some(Memory { error: zeros.clone(), gain, decay, compensated: zeros }), ..self }
+        Self { memory: Some(Memory { error: zeros.clone(), gain, decay, returns: false, compensated: zeros }), ..self }
+    }
+
+    /// The memory also keeps what this machine sent at coordinates where nothing came back: for a hub that thins the mean out.
+    pub fn returning(mut self) -> Self {
+        if let Some(memory) = &mut self.memory {
+            memory.returns = true;
+        }
+        self
     }
 }
 
@@ -452,10 +462,11 @@ impl MeanEstimator for Gathered {
 
     fn absorb(&mut self, at: Place, reply: &Reply, extra: &mut [f64], mean: &mut [f64]) -> Result<Next, RunError> {
         self.channel.absorb(at, reply, extra, &mut [mean])?;
-        if let Some(Memory { error, gain, decay, compensated }) = &mut self.memory {
+        if let Some(Memory { error, gain, decay, returns, compensated }) = &mut self.memory {
             // e = b e + v - decoded, with v = compensated - a e.
-            for ((e, sum), sent) in error.iter_mut().zip(&*compensated).zip(self.channel.sent()) {
-                *e = (*decay - *gain) * *e + (sum - sent);
+            for (((e, sum), sent), mean) in error.iter_mut().zip(&*compensated).zip(self.channel.sent()).zip(&*mean) {
+                let taken = if *returns && *mean == 0.0 { 0.0 } else { *sent };
+                *e = (*decay - *gain) * *e + (sum - taken);
             }
         }
         Ok(Next::Done(Estimate { energy: vector::norm_squared(mean) }))
