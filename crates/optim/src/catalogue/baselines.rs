@@ -19,7 +19,7 @@ use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
-use crate::method::baselines::skip::Scaffnew;
+use crate::method::baselines::skip::{LoCoDl, LoCoDlConstants, Scaffnew};
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
 use crate::method::conjugate::Conjugate;
 use crate::method::gradient::GradientMethod;
@@ -317,6 +317,36 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         proximal: false,
         parameters: &[SCALE, WIRE, parameter("p", "auto", "probability of communication, or of full gradients")],
         build: scaffnew_or_gradskip,
+        gossip: None,
+    },
+    MethodInfo {
+        id: "locodl",
+        title: "LoCoDL",
+        line: "local steps, and compressed differences to a common model by a common coin",
+        reference: "Condat, Maranjyan, Richtarik, LoCoDL: Communication-Efficient Distributed Learning with Local Training and Compression, 2024",
+        family: "local",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[
+            SCALE,
+            WIRE,
+            parameter(
+                "codec",
+                "natural",
+                "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden",
+            ),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
+            parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
+            parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
+        ],
+        build: |b| {
+            let known = b.constants;
+            let Compressed { channel, omega, common, .. } = b.unbiased()?;
+            let step = b.scale / known.max_smoothness;
+            let constants = LoCoDlConstants::theory(step, known.mu(), omega, known.noise(omega, common));
+            Ok(boxed(LoCoDl::new(b.start(), channel, constants, b.randomness)))
+        },
         gossip: None,
     },
     MethodInfo {

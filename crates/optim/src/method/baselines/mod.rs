@@ -1,7 +1,7 @@
 //! The baselines: methods of the literature other than CORE. docs/methods.md has a section for each.
 //!
 //! # Layout
-//! - [`skip`]: Scaffnew, GradSkip.
+//! - [`skip`]: Scaffnew, GradSkip, LoCoDL.
 //! - [`local`]: FedLin, FedAvg, SCAFFOLD, distributed SVRG.
 //! - [`two_query`]: ADIANA, CANITA.
 //! - [`coordinates`]: SEGA, ASEGA, IBCD.
