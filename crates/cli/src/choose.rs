@@ -7,6 +7,7 @@ use corewire_optim::run::Ended;
 
 use crate::job::{Engine, Job, ModelKind};
 use crate::memory;
+use crate::progress::Phase;
 use crate::recorder::Recorder;
 use crate::session::{Done, Session, default_method, execute, hub_bytes};
 use crate::units;
@@ -62,21 +63,25 @@ fn try_out(session: &Session) -> Result<Done<Recorder>> {
 /// Rounds after which a trial of core-newton is given up.
 const MOST_NEWTON: u64 = 60;
 
-/// Seconds that all trials of a sample may take together.
-const SECONDS: f64 = 8.0;
+/// Seconds that all trials may take together: of a sample, and of all rows, whose trials should not depend on what else the computer does.
+const SECONDS: [f64; 2] = [8.0, 20.0];
 
-/// Tries all of these methods; on a sample, where there are very many rows, each has its share of the time.
+/// Tries all of these methods, the last first. Each has its share of the time that the others left: core-newton, which is tried whole, most.
 pub fn forecasts(session: &Session, names: &[&str], is_sample: bool) -> Result<Vec<Forecast>> {
-    let begun = std::time::Instant::now();
+    let seconds = SECONDS[usize::from(!is_sample)];
+    let (bar, begun) = (Phase::new(session.quiet, "trying", names.len() as u64), std::time::Instant::now());
     let one = |(i, name): (usize, &&str)| {
-        let left = (SECONDS - begun.elapsed().as_secs_f64()).max(0.5) / (names.len() - i) as f64;
-        let found = forecast(session, name, is_sample.then_some(left))?;
+        bar.show((names.len() - i) as u64, || format!("{name}, at most {seconds} s for all"));
+        let left = (seconds - begun.elapsed().as_secs_f64()).max(0.5) / (i + 1) as f64;
+        let found = forecast(session, name, left)?;
         // Bytes of a gradient, sketched or not, go with the columns; rounds do not.
         let [up_bytes, down_bytes, wire_bytes] =
             [found.up_bytes, found.down_bytes, found.wire_bytes].map(|bytes| session.left_out * bytes);
         Ok(Forecast { up_bytes, down_bytes, wire_bytes, ..found })
     };
-    names.iter().enumerate().map(one).collect()
+    let mut found: Vec<Forecast> = names.iter().enumerate().rev().map(one).collect::<Result<_>>()?;
+    found.reverse();
+    Ok(found)
 }
 
 /// How many of how many rows were tried, in words; nothing where it was all of them.
@@ -92,12 +97,12 @@ pub fn told(sample: Option<&Session>, rows: usize) -> String {
 }
 
 /// Tries a method for at most so many seconds. Nothing of it is billed to a run.
-fn forecast(session: &Session, name: &str, seconds: Option<f64>) -> Result<Forecast> {
+fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
     let mut trial = session.with_method(name, Default::default());
     // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
     trial.job.graph = None;
     trial.job.problem.test = None;
-    trial.job.stop.seconds = seconds.map(|seconds| 0.6 * seconds);
+    trial.job.stop.seconds = Some(seconds);
     // How core-newton fares depends on the machines' own curvature; it takes few rounds, and is tried whole.
     if name == "core-newton" {
         trial.job.stop.rounds = Some(MOST_NEWTON);
@@ -116,12 +121,13 @@ fn forecast(session: &Session, name: &str, seconds: Option<f64>) -> Result<Forec
         });
     }
     // Rounds do not depend on how the rows are divided: the mean gradient is the same, and so is the noise relative to it.
+    trial.job.stop.seconds = Some(0.6 * seconds);
     let alone = try_out(&trial.with_machines(1))?.finish;
     // Bytes do.
     let rounds = alone.last.round;
     trial.job.stop.rounds = Some(SHORT.0.min(rounds));
     trial.job.stop.target = Some(0.0);
-    trial.job.stop.seconds = seconds.map(|seconds| 0.4 * seconds);
+    trial.job.stop.seconds = Some(0.4 * seconds);
     let together = try_out(&trial)?;
     let records = &together.observer.records;
     let last = together.finish.last.traffic;
@@ -164,7 +170,7 @@ pub fn candidates(job: &Job, dim: usize) -> Vec<&'static str> {
 
 /// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without one. Where the
 /// rows stay at their sites the machines settle it alike.
-pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
+pub fn settle(mut session: Session) -> Result<Session> {
     if session.job.method.name.is_some() || session.pooled.is_none() {
         return Ok(session);
     }
@@ -179,18 +185,18 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
         let candidates = candidates(&session.job, facts.dim);
-        let sample = session.sampled()?;
-        if sample.is_none() {
-            session = session.with_optimum()?;
-        }
+        let sample;
+        (session, sample) = session.tried()?;
         let begun = std::time::Instant::now();
-        let forecasts = forecasts(sample.as_ref().unwrap_or(&session), &candidates, sample.is_some())?;
+        let tried = sample.as_ref().unwrap_or(&session);
+        let candidates = if tried.optimum.is_some() { candidates } else { Vec::new() };
+        let forecasts = forecasts(tried, &candidates, sample.is_some())?;
         let costs: Vec<f64> = forecasts.iter().map(|forecast| forecast.cost(&session.job)).collect();
-        let best = (0..costs.len()).min_by(|&a, &b| costs[a].total_cmp(&costs[b])).unwrap_or(0);
-        if costs[best].is_finite() {
-            name = candidates[best];
-        }
-        if !quiet {
+        let best = (0..costs.len()).filter(|&i| costs[i].is_finite()).min_by(|&a, &b| costs[a].total_cmp(&costs[b]));
+        name = best.map_or(name, |best| candidates[best]);
+        if !session.quiet && tried.optimum.is_none() {
+            eprintln!("nothing was tried, because f* of a sample takes too long; {name} it is");
+        } else if !session.quiet {
             let timed = session.job.method.settings.goal.link.is_some();
             let shown = |forecast: &Forecast, cost: f64| match (cost.is_finite(), timed) {
                 (false, _) if forecast.timed_out => "has not ended in the time".to_owned(),
@@ -201,9 +207,9 @@ pub fn settle(mut session: Session, quiet: bool) -> Result<Session> {
             let tried: Vec<String> =
                 forecasts.iter().zip(&costs).map(|(f, &cost)| format!("{} {}", f.name, shown(f, cost))).collect();
             let goal = if timed { "seconds on the link" } else { "bytes" };
-            let verdict = match costs[best].is_finite() {
-                true => format!("{name} costs the fewest {goal}"),
-                false => format!("none reached the target, so {name} it is"),
+            let verdict = match best {
+                Some(_) => format!("{name} costs the fewest {goal}"),
+                None => format!("none reached the target, so {name} it is"),
             };
             let how = told(sample.as_ref(), session.problem()?.row_count());
             eprintln!("tried{how}: {}; {verdict}", tried.join(", "));

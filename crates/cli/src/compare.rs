@@ -1,23 +1,21 @@
 //! `corewire compare`: many methods on one problem, by real bytes; `corewire report` and `corewire methods`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use corewire_comm::Solo;
 use corewire_optim::catalogue;
 use corewire_optim::run::{Ended, Record};
 use corewire_optim::spectrum;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::interrupt::{interrupted, watch_interrupts};
 use crate::recorder::Recorder;
 use crate::report::{self, LinkInfo, Point, ProblemInfo, Report, RunInfo};
 use crate::session::{self, Session, execute};
-use crate::{job, out, summary, units};
+use crate::{job, out, progress, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
 const DEFAULT: &str = "core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
@@ -96,7 +94,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     overrides.extend(arguments.target.map(|target| format!("stop.target={target}")));
     let mut loaded = job::load(arguments.job.as_deref(), &overrides)?;
     loaded.stop.rounds = loaded.stop.rounds.or(Some(2000));
-    let session = Session::new(loaded)?;
+    // Without f* there is nothing to compare by, so it may take its time.
+    loaded.limits.optimum_seconds = loaded.limits.optimum_seconds.or(Some(f64::INFINITY));
+    let session = Session::without_optimum(loaded, arguments.quiet || arguments.json)?.with_optimum()?;
+    if session.gave_up {
+        bail!("`compare` measures the way to f*, which takes longer than `limits.optimum_seconds`: remove that key");
+    }
     if session.optimum.is_none() && session.job.stop.target().is_some() {
         bail!(
             "`compare` measures the way to f*, which is not known here: take a convex model with alpha > 0, or set stop.target=0"
@@ -107,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for (name, parameters) in &wanted {
         session.with_method(name, parameters.clone()).check_method()?;
     }
-    let done = run_all(&session, wanted, !arguments.no_tune, arguments.quiet || arguments.json);
+    let done = run_all(&session, wanted, !arguments.no_tune);
     let report = build_report(&session, &done, !arguments.no_tune)?;
     std::fs::create_dir_all(&arguments.out)
         .with_context(|| format!("cannot create the folder {}", arguments.out.display()))?;
@@ -210,20 +213,9 @@ fn methods(text: &str) -> Result<Vec<(String, BTreeMap<String, String>)>> {
 }
 
 /// Runs all, as many at a time as there are cores.
-fn run_all(
-    session: &Session,
-    wanted: Vec<(String, BTreeMap<String, String>)>,
-    tune: bool,
-    quiet: bool,
-) -> Vec<Compared> {
+fn run_all(session: &Session, wanted: Vec<(String, BTreeMap<String, String>)>, tune: bool) -> Vec<Compared> {
     let total = wanted.len() as u64;
-    let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-        let style = ProgressStyle::with_template("{pos} of {len} methods {wide_bar:.cyan/dim} {msg}")
-            .expect("a valid template");
-        let bar = ProgressBar::new(total).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        bar
-    });
+    let bar = progress::bar(session.quiet, total, "{pos} of {len} methods {wide_bar:.cyan/dim} {msg}");
     let queue: Mutex<VecDeque<_>> = Mutex::new(wanted.into_iter().enumerate().collect());
     let done = Mutex::new(Vec::new());
     let running = Mutex::new(Vec::<String>::new());

@@ -79,14 +79,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     {
         overrides.extend(value.map(|value| format!("link.{key}={value}")));
     }
-    let whole = Session::without_optimum(job::load(arguments.job.as_deref(), &overrides)?)?;
+    let whole = Session::without_optimum(job::load(arguments.job.as_deref(), &overrides)?, arguments.json)?;
     let rows = whole.problem()?.row_count();
     let dim = whole.problem()?.dim();
-    let (session, is_sample) = match whole.sampled()? {
-        Some(sample) => (sample, true),
-        None => (whole.with_optimum()?, false),
-    };
-    let sample = is_sample.then(|| choose::told(Some(&session), rows));
+    let (whole, sample) = whole.tried()?;
+    let (session, is_sample) = (sample.as_ref().unwrap_or(&whole), sample.is_some());
+    let sample = is_sample.then(|| choose::told(Some(session), rows));
     let (job, problem) = (&session.job, session.problem()?);
     let mut pooled = problem.pooled().ok_or_else(|| anyhow!("`inspect` needs all rows in one place"))?;
     let start = problem.start();
@@ -122,18 +120,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             wire_bytes: rounds * (2.0 * dense + 6.0),
         });
     }
-    let names: Vec<&str> = match pooled.is_convex() && session.optimum.is_some() {
-        true => candidates(job, pooled.dim()).into_iter().chain(["core-gd"]).collect(),
-        false => vec!["core-nonconvex"],
+    // What auto would choose from; the others are there to be seen.
+    let (choices, others): (Vec<&str>, &[&str]) = match (pooled.is_convex(), session.optimum) {
+        (true, Some(_)) => (candidates(job, dim), &["core-gd"]),
+        _ if session.gave_up => (Vec::new(), &[]),
+        _ => (vec!["core-nonconvex"], &[]),
     };
-    methods.extend(forecasts(&session, &names, is_sample)?);
+    methods.retain(|method| !choices.contains(&&method.name[..]));
+    methods.extend(forecasts(session, &[&choices, others].concat(), is_sample)?);
 
     let link = job.link;
     let seconds = |forecast: &Forecast| link.as_ref().map(|link| forecast.seconds(link));
     let best = |cost: &dyn Fn(&Forecast) -> f64| {
         methods
             .iter()
-            .filter(|method| method.reached)
+            .filter(|method| method.reached && choices.contains(&&method.name[..]))
             .min_by(|a, b| cost(a).total_cmp(&cost(b)))
             .map(|method| method.name.clone())
     };

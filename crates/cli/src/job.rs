@@ -252,11 +252,10 @@ pub struct StopSpec {
     pub bytes: Option<u64>,
 }
 
-/// What is asked for without a word: a relative suboptimality where f* can be known, a relative gradient where it cannot.
+/// What is asked for without a word.
 pub const DEFAULT_TARGET: f64 = 1e-6;
-const DEFAULT_GRADIENT: f64 = 1e-4;
-/// An estimate of the gap that falls by this factor says that f - f* has fallen by 1e-6: it may be wrong by two and a half.
-const DEFAULT_GAP: f64 = 4e-7;
+/// Seconds that computing f* may take.
+const DEFAULT_OPTIMUM_SECONDS: f64 = 30.0;
 /// Rounds at most.
 pub const DEFAULT_ROUNDS: u64 = 5000;
 
@@ -266,20 +265,21 @@ impl StopSpec {
         Some(self.target.unwrap_or(DEFAULT_TARGET)).filter(|&target| target > 0.0)
     }
 
-    /// The relative gradient norm to reach: what was asked, or the default for rows that stay at their sites.
-    pub fn gradient_relative(&self, sites: bool) -> Option<f64> {
-        self.gradient_relative.or(self.has_default(sites).then_some(DEFAULT_GRADIENT))
+    /// The relative gradient norm to reach: what was asked, or what stands for the target. f - f* falls with its square, and a tenth is
+    /// for caution.
+    pub fn gradient_relative(&self, has_optimum: bool) -> Option<f64> {
+        self.gradient_relative.or(self.unmeasured(has_optimum).map(|target| 0.1 * target.sqrt()))
     }
 
-    /// The relative gap to reach, by methods that estimate it, likewise.
-    pub fn gap(&self, sites: bool) -> Option<f64> {
-        self.gap.or(self.has_default(sites).then_some(DEFAULT_GAP))
+    /// The relative gap to reach, by methods that estimate it, likewise: the estimate may be wrong by two and a half.
+    pub fn gap(&self, has_optimum: bool) -> Option<f64> {
+        self.gap.or(self.unmeasured(has_optimum).map(|target| 0.4 * target))
     }
 
-    /// Whether rows at their sites stop by a default, since nothing was asked for.
-    fn has_default(&self, sites: bool) -> bool {
-        let asked = [self.gradient, self.gradient_relative, self.gap, self.target].iter().any(Option::is_some);
-        sites && !asked && self.patience.is_none()
+    /// The target where it cannot be measured, and nothing else was asked for.
+    fn unmeasured(&self, has_optimum: bool) -> Option<f64> {
+        let asked = [self.gradient, self.gradient_relative, self.gap].iter().any(Option::is_some);
+        self.target().filter(|_| !has_optimum && !asked && self.patience.is_none())
     }
 }
 
@@ -292,9 +292,16 @@ pub struct LimitSpec {
     pub waits_on: bool,
     /// Bytes of memory; `None` for a share of what this computer has.
     pub memory: Option<u64>,
+    /// Seconds that computing f* may take; `None` for the default.
+    pub optimum_seconds: Option<f64>,
 }
 
 impl LimitSpec {
+    /// How long f* may be computed.
+    pub fn optimum_seconds(&self) -> f64 {
+        self.optimum_seconds.unwrap_or(DEFAULT_OPTIMUM_SECONDS)
+    }
+
     /// How long machines wait for each other, and what then.
     pub fn deadline(&self) -> Option<Deadline> {
         let tell: fn(&str) = |late| eprintln!("corewire: {late}; waiting on, as `limits.on_late` says");
@@ -871,6 +878,7 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
         },
         waits_on: reader.word("limits.on_late", &[("end", false), ("wait", true)])?,
         memory: reader.count("limits.memory", 1)?,
+        optimum_seconds: reader.number("limits.optimum_seconds", |value| value >= 0.0, "a number, 0 or more")?,
     };
     let link = read_link(reader)?;
     let method = read_method(reader, base, link, &stop)?;
@@ -1021,7 +1029,9 @@ mod tests {
         assert_eq!(job("here").problem.data, DataSource::Sites(files));
         assert_eq!(job("here").common(), job("there").common());
         assert!(job("here").table.to_string().contains("{machine}.csv"));
-        assert_eq!(job("here").stop.gradient_relative(true), Some(1e-4));
+        let stop = job("here").stop;
+        assert_eq!((stop.gradient_relative(false), stop.gap(false)), (Some(1e-4), Some(4e-7)));
+        assert_eq!((stop.gradient_relative(true), stop.gap(true)), (None, None));
     }
 
     #[test]

@@ -262,6 +262,12 @@ pub const SECTIONS: &[Section] = &[
                 "half of what this computer, its container and `ulimit -v` allow",
                 "1 or more",
             ),
+            key(
+                "optimum_seconds",
+                "how long f* may be computed; a run that does not know it ends by estimates of the gap or the gradient, as sites do",
+                "30; no end for `compare`",
+                "0 or more; 0 does without f*",
+            ),
         ],
     },
     Section {

@@ -23,6 +23,7 @@ mod onnx;
 mod path;
 mod plot;
 mod privacy;
+mod progress;
 mod recorder;
 mod replay;
 mod report;

@@ -71,10 +71,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     }
     let mut steps: Vec<Step> = Vec::new();
-    let read = Session::without_optimum(job)?;
+    let read = Session::without_optimum(job, arguments.json)?;
     // The smallest penalty takes the most exchanges, and so decides which method is best.
     let hardest = read.with_alpha(*alphas.last().expect("there is a default"), None)?;
-    let method = choose::settle(hardest, arguments.json)?.job.method;
+    let method = choose::settle(hardest)?.job.method;
     for &alpha in &alphas {
         let start = steps.last().map(|step| Arc::new(step.done.finish.iterate.clone()));
         let mut session = read.with_alpha(alpha, start)?;

@@ -1,6 +1,5 @@
 //! Machine 0's observer during a run: progress, the folder of the run, the wish to stop.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,12 +10,12 @@ use corewire_optim::RunError;
 use corewire_optim::method::Settings;
 use corewire_optim::objective::Objective;
 use corewire_optim::run::{Observer, Record};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::interrupt::{interrupted, rounds_begin};
 use crate::run_folder::RunFolder;
 use crate::tensorboard::Board;
-use crate::units;
+use crate::{progress, units};
 
 /// What machine 0 keeps of a run.
 pub struct Recorder {
@@ -37,11 +36,8 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder; a bar is shown only on a terminal.
     pub fn new(quiet: bool, rounds: u64, target: Option<f64>) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let style =
-                ProgressStyle::with_template("{msg}\n{wide_bar:.cyan/dim} {eta} left").expect("a valid template");
-            ProgressBar::new(if target.is_some() { 1000 } else { rounds }).with_style(style)
-        });
+        let steps = if target.is_some() { 1000 } else { rounds };
+        let bar = progress::bar(quiet, steps, "{msg}\n{wide_bar:.cyan/dim} {eta} left");
         let (folder, board, pooled) = (None, None, None);
         let (begun, records) = (Instant::now(), Vec::new());
         Self { bar, folder, board, pooled, begun, target, records, keep: false, stoppable: true }

@@ -125,7 +125,7 @@ fn run_on<T: Transport + 'static>(
         }
         _ => None,
     };
-    let session = choose::settle(Session::without_optimum(job)?, quiet)?;
+    let session = choose::settle(Session::without_optimum(job, quiet)?)?;
     // Only the process that decides needs f*.
     let session = if leads { session.with_optimum()? } else { session };
     if session.job.method.name.is_some() {

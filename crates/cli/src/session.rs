@@ -33,6 +33,7 @@ use crate::job::{
     ClassWeights, Classes, DEFAULT_ROUNDS, DataSource, Engine, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows,
 };
 use crate::memory::{self, Size};
+use crate::progress::Phase;
 use crate::{cache, secrecy};
 
 /// The seed of a job: a secret one from a file, or a reproducible one from an integer.
@@ -98,9 +99,11 @@ pub fn read_graph(path: &Path) -> Result<Graph> {
     Graph::parse_edges(&text).with_context(|| format!("in {}", path.display()))
 }
 
-/// Methods are tried on all rows up to so many entries, and on a sample of so many otherwise.
+/// Methods are tried on all rows up to so many entries of rows and of the machines' iterates, and on a sample of so many otherwise.
 const MOST_TRIED: usize = 4_000_000;
 const SAMPLED: usize = 200_000;
+/// And on a sample where f* of all of them is not found in so many seconds.
+const SOON: f64 = 5.0;
 /// A sample has at most so many columns.
 const MOST_COLUMNS: usize = 512;
 
@@ -117,6 +120,10 @@ pub struct Session {
     pub pooled: Option<Pooled>,
     /// f*, if it is known.
     pub optimum: Option<f64>,
+    /// Whether it took too long to find.
+    pub gave_up: bool,
+    /// Whether nobody is told of progress.
+    pub quiet: bool,
     /// What each phase took.
     pub phases: Vec<(&'static str, f64)>,
     /// Where to begin, if not at the problem's own start.
@@ -138,28 +145,25 @@ pub struct Pooled {
 }
 
 impl Session {
-    /// Reads the data and computes f*, where one process can know them.
-    pub fn new(job: Job) -> Result<Self> {
-        Self::without_optimum(job)?.with_optimum()
-    }
-
-    /// Reads the data.
-    pub fn without_optimum(job: Job) -> Result<Self> {
+    /// Reads the data, where one process can have them.
+    pub fn without_optimum(job: Job, quiet: bool) -> Result<Self> {
         let seed = seed(&job)?;
         let randomness = CommonRandomness::new(&seed);
-        let (pooled, optimum, phases) = (None, None, Vec::new());
         let mut session = Self {
             job,
             seed,
             randomness,
-            pooled,
-            optimum,
-            phases,
+            pooled: None,
+            optimum: None,
+            gave_up: false,
+            quiet,
+            phases: Vec::new(),
             start: None,
             left_out: 1.0,
             constants: Arc::default(),
         };
         if !session.job.problem.data.is_sites() {
+            let _bar = Phase::new(quiet, "reading", 0);
             session.time("reading", |session| {
                 session.pooled = Some(pool(&session.job, &session.randomness)?);
                 Ok(())
@@ -183,17 +187,20 @@ impl Session {
         other
     }
 
-    /// The same problem on a sample of its rows, and of its columns where there are very many, with f*, where all of them would take too
-    /// long to try methods on.
-    pub fn sampled(&self) -> Result<Option<Self>> {
+    /// This problem with its f*, or a sample of it where that would take too long to try methods on.
+    pub fn tried(self) -> Result<(Self, Option<Self>)> {
+        let problem = self.problem()?;
+        let soon = SOON.min(self.job.limits.optimum_seconds());
+        let work = problem.data().map_or(0, |data| entries(data) + problem.machines() * problem.dim());
+        let session = if work <= MOST_TRIED { self.with_optimum_in(soon)? } else { Self { gave_up: true, ..self } };
+        let sample = if session.gave_up { session.sampled()? } else { None };
+        Ok((Self { gave_up: false, ..session }, sample))
+    }
+
+    /// The same problem on a sample of its rows, and of its columns where there are very many, with f*.
+    fn sampled(&self) -> Result<Option<Self>> {
         let Some(data) = self.pooled.as_ref().and_then(|pooled| pooled.problem.data()) else { return Ok(None) };
-        let entries = match data.matrix.storage() {
-            Rows::Dense { values } | Rows::Sparse { values, .. } => values.len(),
-        };
-        if entries <= MOST_TRIED {
-            return Ok(None);
-        }
-        let count = (data.rows() as f64 * SAMPLED as f64 / entries as f64).ceil() as usize;
+        let count = (data.rows() as f64 * SAMPLED as f64 / entries(data) as f64).ceil() as usize;
         let mut words = self.randomness.words(Purpose::Shuffle, u64::MAX - 2, 0);
         let mut rows = corewire_data::shard::permutation(data.rows(), || words.next_u64());
         rows.truncate(count.max(self.job.machines));
@@ -208,18 +215,29 @@ impl Session {
             let sample = Problem::rows(sample, spec, self.job.machines, split, &self.randomness);
             pooled.problem = Arc::new(sample);
         }
-        other.optimum = optimum_of(&other)?;
-        Ok(Some(other))
+        Ok(Some(other.with_optimum_in(SOON)?))
     }
 
-    /// Computes f*, where one process can know it.
-    pub fn with_optimum(mut self) -> Result<Self> {
+    /// Computes f*, where one process can know it, and says where that takes too long.
+    pub fn with_optimum(self) -> Result<Self> {
+        let seconds = self.job.limits.optimum_seconds();
+        let session = self.with_optimum_in(seconds)?;
+        if session.gave_up && !session.quiet {
+            eprintln!(
+                "f* was not found in {seconds} s (`limits.optimum_seconds`): the run ends by estimates of the gap or the gradient"
+            );
+        }
+        Ok(session)
+    }
+
+    /// Computes f* in so many seconds.
+    fn with_optimum_in(mut self, seconds: f64) -> Result<Self> {
         let stop = &self.job.stop;
         if self.optimum.is_none()
             && (stop.target().is_some() || (stop.gradient.is_none() && stop.gradient_relative.is_none()))
         {
             self.time("f*", |session| {
-                session.optimum = optimum_of(session)?;
+                (session.optimum, session.gave_up) = optimum_of(session, seconds)?;
                 Ok(())
             })?;
         }
@@ -241,8 +259,8 @@ impl Session {
                 None => power_law(&other.job, self.job.machines, &self.randomness),
             });
         }
-        other.optimum = optimum_of(&other)?;
-        Ok(other)
+        (other.optimum, other.gave_up) = (None, false);
+        other.with_optimum()
     }
 
     /// The same rows on so many machines.
@@ -348,20 +366,23 @@ impl Session {
 
     /// When to stop.
     pub fn rules(&self, snapshots: bool) -> Rules {
-        let (stop, sites) = (&self.job.stop, self.job.problem.data.is_sites());
+        let stop = &self.job.stop;
+        // Where no solver is trusted with the problem, its rounds are all run.
+        let measured = !self.gave_up && !self.job.problem.data.is_sites();
         Rules {
             rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
             target: stop.target().filter(|_| self.optimum.is_some()),
             optimum: self.optimum,
             gradient: stop.gradient,
-            gradient_relative: stop.gradient_relative(sites),
+            gradient_relative: stop.gradient_relative(measured),
             // Without a penalty f* is not known either.
-            gap: stop.gap(sites || self.job.problem.alpha == 0.0).map(Gap::Relative),
+            gap: stop.gap(measured && self.job.problem.alpha > 0.0).map(Gap::Relative),
             patience: stop.patience,
             seconds: stop.seconds,
             bytes: stop.bytes,
             // Whoever counts evaluations wants them, also where they have to travel.
             evaluate_every: stop.evaluate_every.or(stop.patience.map(|_| 1)),
+            led: self.gave_up,
             snapshots,
             scores: self.job.problem.test.is_some(),
             ..Rules::default()
@@ -711,29 +732,51 @@ pub fn tell_unknown(unknown: &Unknown, whose: &str) {
     }
 }
 
-/// f*, from the cache where this problem was solved before; `None` where no solver is trusted with it.
-fn optimum_of(session: &Session) -> Result<Option<f64>> {
-    let Some(Pooled { problem, .. }) = &session.pooled else { return Ok(None) };
-    if let Some(known) = problem.known_optimum() {
-        return Ok(Some(known));
+/// How many numbers these rows have.
+fn entries(data: &DataSet) -> usize {
+    match data.matrix.storage() {
+        Rows::Dense { values } | Rows::Sparse { values, .. } => values.len(),
     }
-    let Some(mut pooled) = problem.pooled() else { return Ok(None) };
+}
+
+/// f*, from the cache where this problem was solved before; `None` where no solver is trusted with it, or where the time was up, which is
+/// told.
+fn optimum_of(session: &Session, seconds: f64) -> Result<(Option<f64>, bool)> {
+    let Some(Pooled { problem, .. }) = &session.pooled else { return Ok((None, false)) };
+    if let Some(known) = problem.known_optimum() {
+        return Ok((Some(known), false));
+    }
+    let Some(mut pooled) = problem.pooled() else { return Ok((None, false)) };
     if !pooled.is_convex() || pooled.strong_convexity() == 0.0 {
-        return Ok(None);
+        return Ok((None, false));
+    }
+    if seconds == 0.0 {
+        return Ok((None, true));
     }
     let name = cache::optimum_name(&format!("{:?}", problem.spec()), &mut *pooled);
     let start = problem.start();
     if let Some(value) = cache::read_optimum(&name).filter(|&value| optimum::is_plausible(&mut *pooled, start, value)) {
-        return Ok(Some(value));
+        return Ok((Some(value), false));
     }
+    // All digits are there at 1e-14.
+    let (bar, begun) = (Phase::new(session.quiet, "f*", 14), Instant::now());
+    let mut in_time = true;
+    let mut go_on = |left: f64| {
+        bar.show((-left.log10()).max(0.0) as u64, || format!("{left:.0e} left, at most {seconds} s"));
+        in_time = begun.elapsed().as_secs_f64() < seconds;
+        in_time
+    };
     let value = if pooled.l1() > 0.0 {
         let smoothness = method::baselines::local_smoothness(&mut *pooled, start);
-        optimum::minimise_l1(&mut *pooled, start, 1.05 * smoothness).1
+        optimum::minimise_l1(&mut *pooled, start, 1.05 * smoothness, &mut go_on).1
     } else {
-        optimum::minimise(&mut *pooled, start).1
+        optimum::minimise_while(&mut *pooled, start, 1e-14, &mut go_on).1
     };
+    if !in_time {
+        return Ok((None, true));
+    }
     cache::write_optimum(&name, value);
-    Ok(Some(value))
+    Ok((Some(value), false))
 }
 
 /// A digest of what the kernels of this machine rebuild from fixed scalars, in every family.

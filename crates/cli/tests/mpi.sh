@@ -27,6 +27,14 @@ for configuration in "core-newton hadamard q" "core-agd hadamard q" "core-agd ga
     echo "ok: $configuration has the digest of threads on 1 to 4 processes"
 done
 
+# Only process 0 knows that f* took too long, and tells the others when estimates end the run: a round later than where it need not.
+settings=(--json --set machines.count=4 --set method.name=core-newton --set limits.optimum_seconds=0)
+rounds() { grep -o '"rounds":[0-9]*' | grep -o '[0-9]*'; }
+expected=$("$corewire" run "${settings[@]}" | rounds)
+found=$(timeout 120 mpirun --oversubscribe -n 2 "$corewire" run --engine mpi "${settings[@]}" | rounds)
+if [ "$found" != $((expected + 1)) ]; then echo "failed: without f* a run ends after $found rounds, on threads after $expected"; exit 1; fi
+echo "ok: a run without f* is ended by process 0"
+
 settings=(--json --set machines.count=6 --set method.name=core-agd --set stop.target=0 --set stop.rounds=3000)
 expected=$("$corewire" run "${settings[@]}" | digest)
 timeout 120 mpirun --oversubscribe -n 3 "$corewire" run --engine mpi "${settings[@]}" --out "$folder/run" >"$folder/log" 2>&1 &

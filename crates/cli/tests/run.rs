@@ -585,6 +585,29 @@ fn bytes_seconds_and_gradients_end_a_run_too() {
 }
 
 #[test]
+fn a_run_without_time_for_the_optimum_ends_by_estimates_and_says_so() {
+    for method in ["auto", "core-newton", "core-agd"] {
+        let name = format!("method.name={method}");
+        let known = object(&["run", "--set", &name]);
+        let call = ["run", "--set", &name, "--set", "limits.optimum_seconds=0"];
+        let report = object(&call);
+        assert!(report["optimum"].is_null() && report["relative"].is_null(), "{report}");
+        assert!(report["reached"] == true && report["ended"] != "target", "{report}");
+        // What the estimates ended at is what the target asks for.
+        let number = |field: &str| known[field].as_f64().unwrap();
+        let gap = report["value"].as_f64().unwrap() - number("optimum");
+        assert!(gap <= 1e-6 * (number("initial") - number("optimum")), "{method}: {gap:e}");
+        let looser = object(&[&call[..], &["--set", "stop.target=1e-3"]].concat());
+        assert!(looser["rounds"].as_u64() < report["rounds"].as_u64(), "{method}: {looser}");
+        let words = String::from_utf8(corewire(&call).output().unwrap().stderr).unwrap();
+        assert!(words.contains("f* was not found in 0 s (`limits.optimum_seconds`)"), "{words}");
+        assert_eq!(words.contains("tried on a sample of 1797 of 1797 rows"), method == "auto", "{words}");
+    }
+    let refused = complaint(&["compare", "--set", "limits.optimum_seconds=0"]);
+    assert!(refused.contains("remove that key"), "{refused}");
+}
+
+#[test]
 fn events_for_tensorboard_are_written_beside_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");

@@ -5,11 +5,17 @@ use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 
 /// The minimiser of a convex, smooth objective with a positive definite Hessian, and its value.
 pub fn minimise(objective: &mut dyn Objective, start: &[f64]) -> (Vec<f64>, f64) {
-    minimise_until(objective, start, 1e-14)
+    minimise_while(objective, start, 1e-14, &mut |_| true)
 }
 
-/// As [`minimise`], until the gradient has shrunk to `enough` of what it was.
-pub(crate) fn minimise_until(objective: &mut dyn Objective, start: &[f64], enough: f64) -> (Vec<f64>, f64) {
+/// The same, until `enough` of the gradient's norm is left, or what was best when `go_on` said no. It is asked before every product, with
+/// what is left.
+pub fn minimise_while(
+    objective: &mut dyn Objective,
+    start: &[f64],
+    enough: f64,
+    go_on: &mut dyn FnMut(f64) -> bool,
+) -> (Vec<f64>, f64) {
     let dim = start.len();
     let mut x = start.to_vec();
     let mut value = objective.value(&x);
@@ -18,7 +24,7 @@ pub(crate) fn minimise_until(objective: &mut dyn Objective, start: &[f64], enoug
     let first = norm_squared(&gradient).sqrt();
     for _ in 0..100 {
         let norm = norm_squared(&gradient).sqrt();
-        if norm <= enough * first {
+        if norm <= enough * first || !go_on(norm / first) {
             break;
         }
         // Looser far away, where the model is wrong anyway; on a quadratic at once to the end.
@@ -27,7 +33,7 @@ pub(crate) fn minimise_until(objective: &mut dyn Objective, start: &[f64], enoug
         } else {
             (norm / first).sqrt().clamp(1e-10, 1e-2)
         };
-        let direction = newton_direction(objective, &x, &gradient, tolerance, (20 * dim).max(200));
+        let direction = newton_direction(objective, &x, &gradient, tolerance, &mut || go_on(norm / first));
         let slope = dot(&gradient, &direction);
         let mut step = 1.0;
         let mut candidate;
@@ -60,23 +66,24 @@ pub(crate) fn minimise_until(objective: &mut dyn Objective, start: &[f64], enoug
     (x, value)
 }
 
-/// -H^-1 g with the Hessian at x, by at most `most` steps of conjugate gradients, or until the residual has shrunk to `tolerance`.
+/// -H^-1 g with the Hessian at x, until the residual has shrunk to `tolerance` or `go_on` says no.
 pub(crate) fn newton_direction(
     objective: &mut dyn Objective,
     x: &[f64],
     gradient: &[f64],
     tolerance: f64,
-    most: usize,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Vec<f64> {
     let minus: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    conjugate_gradients(minus, tolerance, most, |v, out| objective.hessian_vector(x, v, out))
+    conjugate_gradients(minus, tolerance, go_on, |v, out| objective.hessian_vector(x, v, out))
 }
 
-/// The solution of A v = `right` for a positive definite A that `multiply` applies, in at most `most` steps.
+/// The solution of A v = `right` for a positive definite A that `multiply` applies, or what was found when `go_on`, which is asked before
+/// every product, said no.
 pub(crate) fn conjugate_gradients(
     right: Vec<f64>,
     tolerance: f64,
-    most: usize,
+    go_on: &mut dyn FnMut() -> bool,
     mut multiply: impl FnMut(&[f64], &mut [f64]),
 ) -> Vec<f64> {
     let dim = right.len();
@@ -86,8 +93,8 @@ pub(crate) fn conjugate_gradients(
     let mut product = vec![0.0; dim];
     let mut energy = norm_squared(&residual);
     let end = energy * tolerance * tolerance;
-    for _ in 0..most {
-        if energy <= end || energy == 0.0 {
+    for _ in 0..(20 * dim).max(200) {
+        if energy <= end || energy == 0.0 || !go_on() {
             break;
         }
         multiply(&direction, &mut product);
@@ -106,16 +113,25 @@ pub(crate) fn conjugate_gradients(
     solution
 }
 
-/// The minimiser with `l1` ||x||_1 added, by accelerated proximal gradients with restarts: slower, but right.
-pub fn minimise_l1(objective: &mut dyn Objective, start: &[f64], smoothness: f64) -> (Vec<f64>, f64) {
+/// The minimiser with `l1` ||x||_1 added, by accelerated proximal gradients with restarts: slower, but right. `go_on` is asked before
+/// every step, with what is left of the first step's length.
+pub fn minimise_l1(
+    objective: &mut dyn Objective,
+    start: &[f64],
+    smoothness: f64,
+    go_on: &mut dyn FnMut(f64) -> bool,
+) -> (Vec<f64>, f64) {
     let l1 = objective.l1();
     let step = 1.0 / smoothness;
     let (mut x, mut y) = (start.to_vec(), start.to_vec());
     let mut gradient = vec![0.0; x.len()];
-    let mut momentum = 1.0f64;
+    let (mut momentum, mut first, mut left) = (1.0f64, None, 1.0);
     // F(x) - F* is at most about ||G||^2/(2 mu), where G is the step over its length: then the last digits are there.
     let enough = 2.0 * objective.strong_convexity() * 1e-15 * objective.value(start).abs() * step * step;
     for _ in 0..200_000 {
+        if !go_on(left) {
+            break;
+        }
         objective.gradient(&y, &mut gradient);
         let next: Vec<f64> =
             y.iter().zip(&gradient).map(|(y, g)| crate::method::descent::shrink(y - step * g, step * l1)).collect();
@@ -132,6 +148,7 @@ pub fn minimise_l1(objective: &mut dyn Objective, start: &[f64], smoothness: f64
         if moved <= enough {
             break;
         }
+        left = (moved / *first.get_or_insert(moved)).sqrt();
     }
     let value = objective.value(&x);
     (x, value)

@@ -42,6 +42,8 @@ pub struct Rules {
     /// f is evaluated over all machines every so many rounds. `None`: every round where that costs nothing, never where it would have to
     /// travel.
     pub evaluate_every: Option<u64>,
+    /// Whether machine 0 alone knows the bounds on the gradient and the gap, and has to tell the others that they hold.
+    pub led: bool,
     /// Whether machine 0 keeps snapshots; the same on every machine.
     pub snapshots: bool,
     /// Whether some machine holds rows out, so that the end is scored even where nothing before it was; the same on every machine.
@@ -72,6 +74,7 @@ impl Default for Rules {
             // Often enough to stop before much is lost.
             digest_every: 32,
             evaluate_every: None,
+            led: false,
             snapshots: false,
             scores: false,
         }
@@ -465,7 +468,9 @@ impl Watch<'_> {
         // At the start and after a resume nothing is known yet; all machines see the same, so they agree.
         let every = self.rules.evaluate_every.unwrap_or(1);
         let due = round.is_multiple_of(every) || round >= self.rules.rounds || self.value.is_none();
-        let common = self.rules.common_verdict(round, &outcome, &self.first);
+        let estimates = self.rules.by_estimates(&outcome, &self.first);
+        let last = (round >= self.rules.rounds).then_some(Ended::Rounds);
+        let common = estimates.filter(|_| !self.rules.led).or(last);
         let done = part.method.is_done().then_some(Ended::Rounds);
         let evaluated = self.evaluate(due, comm, part)?;
         if let Some((value, score)) = evaluated {
@@ -482,7 +487,8 @@ impl Watch<'_> {
         let own = comm.traffic();
         let decide = |watch: &Self, means: [f64; AVERAGED], observer: &mut dyn Observer| {
             let passed = Passed::new(means, &own);
-            let verdict = common.or_else(|| watch.private_verdict(passed.wire_bytes(), observer)).or(done);
+            let private = || estimates.or_else(|| watch.private_verdict(passed.wire_bytes(), observer));
+            let verdict = common.or_else(private).or(done);
             let snapshot = watch.rules.snapshots && round > 0 && (verdict.is_some() || observer.wants_snapshot(round));
             (passed, verdict, snapshot)
         };
@@ -699,8 +705,8 @@ impl Rules {
         Some(if initial > optimum { (value - optimum) / (initial - optimum) } else { 0.0 })
     }
 
-    /// What every machine knows by itself.
-    fn common_verdict(&self, round: u64, outcome: &Outcome, first: &First) -> Option<Ended> {
+    /// What follows from the estimates that every machine has.
+    fn by_estimates(&self, outcome: &Outcome, first: &First) -> Option<Ended> {
         let small = |bound: Option<f64>, norm: Option<f64>| bound.zip(norm).is_some_and(|(bound, norm)| norm <= bound);
         let relative = outcome.gradient_norm.zip(first.gradient_norm).map(
             |(norm, first)| {
@@ -714,12 +720,8 @@ impl Rules {
         };
         if small(self.gradient, outcome.gradient_norm) || small(self.gradient_relative, relative) {
             Some(Ended::Gradient)
-        } else if gap {
-            Some(Ended::Gap)
-        } else if round >= self.rounds {
-            Some(Ended::Rounds)
         } else {
-            None
+            gap.then_some(Ended::Gap)
         }
     }
 }

@@ -843,7 +843,13 @@ fn proximal_steps_lead_to_the_optimum_with_an_l1_term() {
     );
     let constants = Constants::measure(&problem);
     assert_eq!(constants.l1, 0.01);
-    let optimum = optimum::minimise_l1(&mut *problem.pooled().unwrap(), problem.start(), constants.smoothness * 1.01).1;
+    let optimum = optimum::minimise_l1(
+        &mut *problem.pooled().unwrap(),
+        problem.start(),
+        constants.smoothness * 1.01,
+        &mut |_| true,
+    )
+    .1;
     let bench = Bench { problem, constants, optimum };
     for (id, text, rounds) in [("cgd", "", 100), ("diana", "codec=natural", 200), ("ef21", "codec=sign", 1000)] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];

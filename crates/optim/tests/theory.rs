@@ -364,7 +364,7 @@ fn proximal_core_methods_reach_the_l1_optimum_and_its_zeros_with_any_budget_and_
         &randomness(0),
     );
     let smoothness = 1.02 * smoothness(&problem);
-    let (x, best) = optimum::minimise_l1(&mut *problem.pooled().unwrap(), problem.start(), smoothness);
+    let (x, best) = optimum::minimise_l1(&mut *problem.pooled().unwrap(), problem.start(), smoothness, &mut |_| true);
     let support = |x: &[f64]| x.iter().map(|x| *x != 0.0).collect::<Vec<bool>>();
     assert!(x.contains(&0.0), "an l1 optimum has zeros");
     let descent = CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::Safe, batch: None };

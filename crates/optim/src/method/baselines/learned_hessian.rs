@@ -287,7 +287,7 @@ impl Method for FedNl {
                 contraction.add(code, share, &mut after).map_err(|what| refused(rank, what))?;
             }
             *mean = after.entries;
-            let step = conjugate_gradients(gradient, 1e-10, 20 * dim, |v, out| {
+            let step = conjugate_gradients(gradient, 1e-10, &mut || true, |v, out| {
                 before.multiply(v, out);
                 add_scaled(error, v, out);
             });

@@ -9,7 +9,7 @@ use crate::estimator::{Exact, check_finite};
 use crate::method::{Context, Method, Outcome};
 use crate::objective::Objective;
 use crate::objective::tilted::Tilted;
-use crate::optimum::{conjugate_gradients, minimise_until, newton_direction};
+use crate::optimum::{conjugate_gradients, minimise_while, newton_direction};
 use crate::state::{Scope, Stateful, Visitor};
 
 /// Refuses what has no positive definite Hessian.
@@ -90,7 +90,9 @@ impl Method for Giant {
         let (mut local, mut gradient, mut direction) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
         context.objective.gradient(&self.x, &mut local);
         context.estimate(&mut self.exact, round, &local, &mut [], &mut gradient)?;
-        let own = newton_direction(context.objective, &self.x, &gradient, INNER_TOLERANCE, self.inner);
+        let mut steps = 0..self.inner;
+        let mut go_on = || steps.next().is_some();
+        let own = newton_direction(context.objective, &self.x, &gradient, INNER_TOLERANCE, &mut go_on);
         context.estimate(&mut self.exact, round, &own, &mut [], &mut direction)?;
         let step = grid_search(round, context, &self.x, &direction, dot(&gradient, &direction), self.shrink)?;
         add_scaled(step, &direction, &mut self.x);
@@ -221,7 +223,7 @@ impl Method for Disco {
                 } else {
                     let pull = mu / (objective.rows().max(1) as f64).sqrt();
                     let right = solve.residual.clone();
-                    solve.turn(&conjugate_gradients(right, INNER_TOLERANCE, 20 * dim, |v, out| {
+                    solve.turn(&conjugate_gradients(right, INNER_TOLERANCE, &mut || true, |v, out| {
                         objective.hessian_vector(x, v, out);
                         add_scaled(pull, v, out);
                     }));
@@ -304,7 +306,7 @@ impl Method for Dane {
         add_scaled(-1.0, &gradient, &mut tilt);
         add_scaled(*mu, x, &mut tilt);
         let mut tilted = Tilted { inner: &mut *context.objective, pull: *mu, tilt };
-        let (mut own, _) = minimise_until(&mut tilted, x, OWN_TOLERANCE);
+        let (mut own, _) = minimise_while(&mut tilted, x, OWN_TOLERANCE, &mut |_| true);
         add_scaled(-1.0, x, &mut own);
         context.estimate(exact, round, &own, &mut [], &mut moved)?;
         add_scaled(1.0, &moved, x);
@@ -345,7 +347,7 @@ impl Method for OneShot {
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
-        let (own, _) = minimise_until(context.objective, &self.start, OWN_TOLERANCE);
+        let (own, _) = minimise_while(context.objective, &self.start, OWN_TOLERANCE, &mut |_| true);
         context.estimate(&mut self.exact, round, &own, &mut [], &mut self.x)?;
         self.rounds += 1.0;
         Ok(Outcome::default())
