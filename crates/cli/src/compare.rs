@@ -14,7 +14,7 @@ use corewire_optim::spectrum;
 use crate::interrupt::{interrupted, watch_interrupts};
 use crate::recorder::Recorder;
 use crate::report::{self, LinkInfo, Point, ProblemInfo, Report, RunInfo};
-use crate::session::{self, Session, execute};
+use crate::session::{self, Pooled, Session, execute};
 use crate::{job, out, progress, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
@@ -137,30 +137,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     print_table(&done, session.job.link.is_some());
     println!("{}", report::conclusion(&report));
-    if let Some(bytes) = shipped(&session)? {
+    if let Some(bytes) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
         // The runs are sorted: the first is the cheapest of those that reached the target.
         let against = done.first().filter(|compared| compared.rank().0 == 0).map(|compared| {
             format!(", {} times the bytes of {}", units::times(bytes / compared.rank().1), compared.name)
         });
         println!(
-            "sending the rows themselves once, as text under gzip, would take {} per machine in one exchange{}",
+            "sending the rows themselves once, under xz, would take {} per machine in one exchange{}",
             units::bytes(bytes),
             against.unwrap_or_default()
         );
     }
     println!("the report is in {}, the curves in {}", page.display(), arguments.out.join("compare.csv").display());
     Ok(())
-}
-
-/// What it would take to send every machine's rows to one place, as a mean over machines.
-fn shipped(session: &Session) -> Result<Option<f64>> {
-    let problem = session.problem()?;
-    let mut sum = 0.0;
-    for rank in 0..problem.machines() {
-        let Some(share) = problem.share(rank) else { return Ok(None) };
-        sum += corewire_data::shipped_bytes(&share)? as f64;
-    }
-    Ok(Some(sum / problem.machines() as f64))
 }
 
 /// `corewire report DIR`: rebuilds the page from results.json.

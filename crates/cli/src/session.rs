@@ -104,6 +104,8 @@ const MOST_TRIED: usize = 4_000_000;
 const SAMPLED: usize = 200_000;
 /// And on a sample where f* of all of them is not found in so many seconds.
 const SOON: f64 = 5.0;
+/// What sending rows would take is measured on so many of them at most.
+const MOST_EXAMPLES: usize = 500;
 /// A sample has at most so many columns.
 const MOST_COLUMNS: usize = 512;
 
@@ -142,6 +144,17 @@ pub struct Pooled {
     pub preparation: Arc<Preparation>,
     /// Rows held out, prepared likewise.
     pub held_out: Option<Arc<DataSet>>,
+    /// Rows of an average machine as they were read, a part of them where they are many.
+    example: Option<Arc<Raw>>,
+}
+
+impl Pooled {
+    /// What it would take a machine, on average, to send its rows once.
+    pub fn shipped_bytes(&self) -> Result<Option<f64>> {
+        let Some(example) = &self.example else { return Ok(None) };
+        let share = self.problem.row_count() as f64 / self.problem.machines() as f64;
+        Ok(Some(corewire_data::shipped_bytes(example)? as f64 * share / example.rows() as f64))
+    }
 }
 
 impl Session {
@@ -466,7 +479,7 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
             intercept: false,
         };
         let problem = Arc::new(power_law(job, job.machines, randomness));
-        return Ok(Pooled { problem, preparation: Arc::new(preparation), held_out: None });
+        return Ok(Pooled { problem, preparation: Arc::new(preparation), held_out: None, example: None });
     }
     let raw = read_rows(&spec.data, &ReadOptions { rows: spec.rows, ..read_options(job) })?;
     let raw = match spec.rows {
@@ -475,6 +488,8 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     };
     let (raw, kept) = hold_out(raw, spec, 0, randomness);
     let raw = check_named_classes(raw, spec)?;
+    let example: Vec<usize> = (0..raw.rows()).step_by(job.machines).take(MOST_EXAMPLES).collect();
+    let example = (!example.is_empty()).then(|| Arc::new(raw.select(&example)));
     let schema = match &raw {
         Raw::Table(table) => Some(Survey::of(table).schema(spec.read.columns.missing)),
         Raw::Rows(..) => None,
@@ -514,7 +529,7 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     let data = weigh(spec, &mut preparation, set, classes.len(), |sums| Ok(sums.to_vec()))?.0;
     let held_out = held_out(job, kept, columns, &preparation)?.map(Arc::new);
     let problem = Problem::rows(data, model_spec(spec, classes.len()), job.machines, spec.split, randomness);
-    Ok(Pooled { problem: Arc::new(problem), preparation: Arc::new(preparation), held_out })
+    Ok(Pooled { problem: Arc::new(problem), preparation: Arc::new(preparation), held_out, example })
 }
 
 /// Refuses what so many machines of this process could not hold.
@@ -978,7 +993,7 @@ impl<O: Observer> Duty<'_, O> {
     fn share<C: Collective>(&self, comm: &mut Metered<C>) -> Result<Share> {
         let (session, rank) = (self.session, comm.rank());
         let spec = &session.job.problem;
-        if let Some(Pooled { problem, preparation, held_out }) = &session.pooled {
+        if let Some(Pooled { problem, preparation, held_out, .. }) = &session.pooled {
             // Where one process has all rows, machine 0 has those that are held out.
             let held_out = held_out.as_ref().filter(|_| rank == 0).map(|set| DataSet::clone(set));
             let (problem, preparation) = (Arc::clone(problem), Preparation::clone(preparation));

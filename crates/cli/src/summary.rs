@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::job::DataSource;
 use crate::out;
-use crate::session::{Prepared, Session};
+use crate::session::{Pooled, Prepared, Session};
 use crate::units;
 use crate::worth::{self, Worth};
 
@@ -239,6 +239,16 @@ pub fn print(
                 "uncompressed gradient descent would have taken {rounds} rounds and sent {}, {:.0} times as much",
                 bytes(dense),
                 dense / report.wire_bytes
+            ))?;
+        }
+    }
+    if let Some(shipped) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
+        // A message each way.
+        let cost = job.link.map_or(shipped, |link| link.seconds(2.0, shipped));
+        if cost < report.link_seconds.unwrap_or(report.wire_bytes) {
+            out::line(&format!(
+                "sending the rows themselves once, under xz, would be cheaper: {} per machine in one exchange",
+                bytes(shipped)
             ))?;
         }
     }

@@ -608,6 +608,16 @@ fn a_run_without_time_for_the_optimum_ends_by_estimates_and_says_so() {
 }
 
 #[test]
+fn rows_that_would_be_cheaper_to_send_are_told_of() {
+    let said =
+        |keys: &[&str]| printed(&[&["run"], &settings(keys)[..]].concat()).contains("sending the rows themselves");
+    // Two rows of small numbers are fewer bytes than any run, and thirty-six are more; on a link where only exchanges count they win.
+    assert!(said(&["problem.rows=100"]));
+    assert!(!said(&[]));
+    assert!(said(&["link.mbit_s=1000", "link.rtt_ms=100"]));
+}
+
+#[test]
 fn events_for_tensorboard_are_written_beside_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");

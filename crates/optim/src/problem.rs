@@ -182,15 +182,6 @@ impl Problem {
         }
     }
 
-    /// Machine `rank`'s rows, where they are here.
-    pub fn share(&self, rank: usize) -> Option<DataSet> {
-        match &self.shares {
-            Shares::Pooled { data, shards } => Some(data.select(&shards[rank])),
-            Shares::Site { rank: own, data } => (*own == rank).then(|| data.clone()),
-            Shares::Quadratic { .. } => None,
-        }
-    }
-
     /// f* where it is known by construction.
     pub fn known_optimum(&self) -> Option<f64> {
         matches!(self.shares, Shares::Quadratic { .. }).then_some(0.0)
