@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use corewire_comm::Solo;
 use corewire_optim::catalogue;
-use corewire_optim::run::{Ended, Record};
+use corewire_optim::run::{Ended, Passed, Record};
 use corewire_optim::spectrum;
 
 use crate::interrupt::{interrupted, watch_interrupts};
@@ -19,10 +19,11 @@ use crate::{job, out, progress, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
 const DEFAULT: &str = "core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
-/// Tuning tries factors on each method's own step, twice as large each time, until it diverges or two in a row are no better, and at most
-/// this: theory's steps for error feedback are a hundred times too careful on real data. Where none is better than the step itself, smaller
-/// ones are tried while they help.
-const LARGEST_FACTOR: f64 = 4096.0;
+/// Tuning goes along a grid from where theory is, up until two in a row are no better, then down while that helps, and at most so far:
+/// theory's steps for error feedback are a hundred times too careful on real data.
+const FARTHEST: i32 = 12;
+/// What `codec` is tried with beside its default, where a method takes it.
+const CODECS: [&str; 5] = ["drive", "eden", "qsgd", "natural", "randk-common"];
 /// A curve is drawn from at most so many points.
 const POINTS: usize = 300;
 
@@ -40,9 +41,13 @@ pub struct Arguments {
     /// The relative suboptimality to reach.
     #[arg(long)]
     target: Option<f64>,
-    /// Leaves the baselines their steps of theory; without it each gets the best of a common grid, which nobody is billed for.
+    /// Leaves the baselines their steps and parameters of theory; without it each gets the best of a common grid, which nobody is billed
+    /// for.
     #[arg(long)]
     no_tune: bool,
+    /// Runs every method on so many seeds, and gives the mean and what lies farthest apart.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
     /// The folder of the table, the data and the report.
     #[arg(long, value_name = "DIR", default_value = "corewire-compare")]
     out: PathBuf,
@@ -54,13 +59,18 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// One run of the comparison.
+/// A method of the comparison.
 struct Compared {
     name: String,
     parameters: BTreeMap<String, String>,
+    /// What tuning chose.
     tuned: Option<String>,
     seconds: f64,
     result: Result<session::Done<Recorder>>,
+    /// How the runs with further seeds ended.
+    others: Vec<(Ended, Passed)>,
+    /// Whether seconds on a link are what is paid.
+    timed: bool,
 }
 
 impl Compared {
@@ -73,13 +83,50 @@ impl Compared {
         self.rank().0.cmp(&other.rank().0).then(self.rank().1.total_cmp(&other.rank().1)).is_lt()
     }
 
-    /// Sorts those that reached the target by total bytes, the others after them by how near they came.
+    /// Sorts those that reached the target by what they cost, the others after them by how near they came.
     fn rank(&self) -> (u8, f64) {
         match &self.result {
-            Ok(done) if done.finish.ended == Ended::Target => (0, done.finish.last.traffic.wire_bytes()),
+            Ok(_) if self.reached() => (0, self.mean(|passed| self.cost(passed))),
             Ok(done) => (1, best(&done.observer.records)),
             Err(_) => (2, 0.0),
         }
+    }
+
+    fn cost(&self, passed: &Passed) -> f64 {
+        if self.timed { passed.link_seconds } else { passed.wire_bytes() }
+    }
+
+    /// Bytes beyond which nothing can be better.
+    fn bound(&self) -> Option<f64> {
+        (self.rank().0 == 0 && !self.timed).then(|| self.rank().1)
+    }
+
+    fn shown(&self, cost: f64) -> String {
+        if self.timed { units::seconds(cost) } else { units::bytes(cost) }
+    }
+
+    /// How the runs of all seeds ended.
+    fn ends(&self) -> impl Iterator<Item = (Ended, Passed)> {
+        let first = self.result.as_ref().ok().map(|done| (done.finish.ended, done.finish.last.traffic));
+        first.into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Whether it reached the target with every seed.
+    fn reached(&self) -> bool {
+        self.ends().all(|(ended, _)| ended == Ended::Target)
+    }
+
+    fn mean(&self, of: impl Fn(&Passed) -> f64) -> f64 {
+        self.ends().map(|(_, passed)| of(&passed)).sum::<f64>() / self.ends().count() as f64
+    }
+
+    /// The least and the most that a seed cost, and how many reached the target, in words.
+    fn spread(&self) -> Option<String> {
+        let costs: Vec<f64> = self.ends().map(|(_, passed)| self.cost(&passed)).collect();
+        let (least, most) = costs.iter().fold((f64::INFINITY, 0.0f64), |(a, b), &cost| (a.min(cost), b.max(cost)));
+        let (reached, seeds) = (self.ends().filter(|(ended, _)| *ended == Ended::Target).count(), costs.len());
+        let there = if reached < seeds { format!("; {reached} of {seeds} reached") } else { String::new() };
+        (seeds > 1).then(|| format!("{} to {}{there}", self.shown(least), self.shown(most)))
     }
 }
 
@@ -105,12 +152,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "`compare` measures the way to f*, which is not known here: take a convex model with alpha > 0, or set stop.target=0"
         );
     }
+    if arguments.seeds > 1 && session.job.method.seed_file.is_some() {
+        bail!("`--seeds` counts up from `method.seed`, and a secret seed is one: remove `method.seed_file`");
+    }
     let wanted = methods(&arguments.methods)?;
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {
         session.with_method(name, parameters.clone()).check_method()?;
     }
-    let done = run_all(&session, wanted, !arguments.no_tune);
+    let done = run_all(&session, wanted, !arguments.no_tune, arguments.seeds);
     let report = build_report(&session, &done, !arguments.no_tune)?;
     std::fs::create_dir_all(&arguments.out)
         .with_context(|| format!("cannot create the folder {}", arguments.out.display()))?;
@@ -126,7 +176,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                     let session = session.with_method(&compared.name, compared.parameters.clone());
                     let report = summary::Report::new(&session, &done.prepared, &done.finish);
                     let report = summary::Report { method: compared.id(), ..report };
-                    out::line(&serde_json::to_string(&report)?)?;
+                    let mut object = serde_json::to_value(&report)?;
+                    if arguments.seeds > 1 {
+                        let costs: Vec<f64> = compared.ends().map(|(_, passed)| compared.cost(&passed)).collect();
+                        object["reached"] = compared.reached().into();
+                        object["mean"] = compared.mean(|passed| compared.cost(passed)).into();
+                        object["seeds"] = costs.into();
+                    }
+                    out::json(&object)?;
                 }
                 Err(error) => {
                     out::json(&serde_json::json!({ "method": compared.id(), "error": format!("{error:#}") }))?;
@@ -135,12 +192,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         return Ok(());
     }
-    print_table(&done, session.job.link.is_some());
+    print_table(&done);
     println!("{}", report::conclusion(&report));
     if let Some(bytes) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
         // The runs are sorted: the first is the cheapest of those that reached the target.
         let against = done.first().filter(|compared| compared.rank().0 == 0).map(|compared| {
-            format!(", {} times the bytes of {}", units::times(bytes / compared.rank().1), compared.name)
+            let least = compared.mean(Passed::wire_bytes);
+            format!(", {} times the bytes of {}", units::times(bytes / least), compared.name)
         });
         println!(
             "sending the rows themselves once, under xz, would take {} per machine in one exchange{}",
@@ -202,7 +260,12 @@ fn methods(text: &str) -> Result<Vec<(String, BTreeMap<String, String>)>> {
 }
 
 /// Runs all, as many at a time as there are cores.
-fn run_all(session: &Session, wanted: Vec<(String, BTreeMap<String, String>)>, tune: bool) -> Vec<Compared> {
+fn run_all(
+    session: &Session,
+    wanted: Vec<(String, BTreeMap<String, String>)>,
+    tune: bool,
+    seeds: u64,
+) -> Vec<Compared> {
     let total = wanted.len() as u64;
     let bar = progress::bar(session.quiet, total, "{pos} of {len} methods {wide_bar:.cyan/dim} {msg}");
     let queue: Mutex<VecDeque<_>> = Mutex::new(wanted.into_iter().enumerate().collect());
@@ -219,7 +282,8 @@ fn run_all(session: &Session, wanted: Vec<(String, BTreeMap<String, String>)>, t
             let Some((index, (name, parameters))) = next.filter(|_| !interrupted()) else { return };
             running.lock().expect("nobody panics here").push(name.clone());
             show();
-            let finished = run_one(session, &name, parameters, tune);
+            let mut finished = run_one(session, &name, parameters, tune);
+            finished.run_seeds(session, seeds);
             running.lock().expect("nobody panics here").retain(|other| *other != name);
             done.lock().expect("nobody panics here").push((index, finished));
             show();
@@ -244,56 +308,159 @@ fn run_all(session: &Session, wanted: Vec<(String, BTreeMap<String, String>)>, t
     done
 }
 
-fn run_one(session: &Session, name: &str, parameters: BTreeMap<String, String>, tune: bool) -> Compared {
-    let attempt = |parameters: BTreeMap<String, String>, tuned: Option<String>| {
-        let begun = Instant::now();
-        let variant = session.with_method(name, parameters.clone());
-        let solo = Solo::new(variant.job.machines);
-        let result = execute(&variant, solo, false, |_| Ok(Recorder::silent().keeping_records()), None);
-        let result = result.map(|done| done.expect("machine 0 is in this process"));
-        Compared { name: name.to_owned(), parameters, tuned, seconds: begun.elapsed().as_secs_f64(), result }
-    };
-    let fixed = catalogue::find(name).is_ok_and(|info| info.is_core() || !info.tunes());
-    if !tune || fixed || parameters.contains_key("scale") {
-        return attempt(parameters, None);
+/// Runs a method once; where it cannot cost less than so many bytes it is given up.
+fn attempt(session: &Session, name: &str, parameters: &BTreeMap<String, String>, most: Option<f64>) -> Compared {
+    let begun = Instant::now();
+    let mut variant = session.with_method(name, parameters.clone());
+    let bytes = most.map(|most| most.ceil() as u64);
+    variant.job.stop.bytes = [variant.job.stop.bytes, bytes].into_iter().flatten().min();
+    let solo = Solo::new(variant.job.machines);
+    let result = execute(&variant, solo, false, |_| Ok(Recorder::silent().keeping_records()), None);
+    Compared {
+        name: name.to_owned(),
+        parameters: parameters.clone(),
+        tuned: None,
+        seconds: begun.elapsed().as_secs_f64(),
+        result: result.map(|done| done.expect("machine 0 is in this process")),
+        others: Vec::new(),
+        timed: variant.job.link.is_some(),
     }
-    let scaled = |scale: f64| {
-        let mut parameters = parameters.clone();
-        parameters.insert("scale".to_owned(), scale.to_string());
-        attempt(parameters, Some(format!("step x {scale}")))
-    };
-    let diverged = |done: &Compared| done.result.as_ref().map_or(true, |done| done.finish.ended == Ended::Diverged);
-    let mut best = scaled(1.0);
-    let (mut scale, mut in_vain) = (1.0, 0);
-    while scale < LARGEST_FACTOR && in_vain < 2 && !diverged(&best) && !interrupted() {
-        scale *= 2.0;
-        let done = scaled(scale);
-        if diverged(&done) {
-            break;
-        }
-        in_vain = if done.is_better_than(&best) { 0 } else { in_vain + 1 };
-        best = if in_vain == 0 { done } else { best };
-    }
-    scale = 1.0;
-    while best.parameters.get("scale").is_some_and(|best| *best == scale.to_string()) && !interrupted() {
-        scale /= 2.0;
-        let done = scaled(scale);
-        if scale < 1.0 / LARGEST_FACTOR || !done.is_better_than(&best) {
-            break;
-        }
-        best = done;
-    }
-    best
 }
 
-fn print_table(done: &[Compared], link: bool) {
+impl Compared {
+    /// The same method and parameters with further seeds.
+    fn run_seeds(&mut self, session: &Session, seeds: u64) {
+        for seed in (1..seeds).map(|more| session.job.method.seed + more) {
+            let other = session.with_seed(seed).map(|session| attempt(&session, &self.name, &self.parameters, None));
+            match other.and_then(|other| other.result) {
+                Ok(done) => self.others.push((done.finish.ended, done.finish.last.traffic)),
+                Err(error) => {
+                    self.result = Err(error.context(format!("with seed {seed}")));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A baseline's best parameters so far, and how it does with them.
+struct Tuning<'a> {
+    session: &'a Session,
+    best: Compared,
+    /// What the user named stays as it is.
+    given: &'a BTreeMap<String, String>,
+    /// Bytes that are too many in any case.
+    most: Option<f64>,
+}
+
+impl<'a> Tuning<'a> {
+    /// Begins with these parameters.
+    fn new(
+        session: &'a Session,
+        name: &str,
+        parameters: &BTreeMap<String, String>,
+        given: &'a BTreeMap<String, String>,
+        most: Option<f64>,
+    ) -> Self {
+        let mut tuning = Self { session, best: attempt(session, name, parameters, most), given, most };
+        tuning.climb_step();
+        tuning
+    }
+
+    /// Tries the best with one parameter changed, and whether that is better or is out of the question.
+    fn change(&mut self, key: &str, value: String) -> Option<bool> {
+        let mut parameters = self.best.parameters.clone();
+        parameters.insert(key.to_owned(), value);
+        if parameters == self.best.parameters || interrupted() {
+            return None;
+        }
+        let done = attempt(self.session, &self.best.name, &parameters, self.best.bound().or(self.most));
+        if done.result.as_ref().map_or(true, |done| done.finish.ended == Ended::Diverged) {
+            return None;
+        }
+        let better = done.is_better_than(&self.best);
+        if better {
+            self.best = done;
+        }
+        Some(better)
+    }
+
+    /// Goes along a grid from its middle: up, and down where nothing above was better.
+    fn climb(&mut self, key: &str, value: impl Fn(i32) -> String) {
+        if self.given.contains_key(key) {
+            return;
+        }
+        let middle = self.best.parameters.get(key).cloned();
+        for direction in [1, -1] {
+            let mut in_vain = 0;
+            for place in (1..=FARTHEST).map(|place| direction * place) {
+                in_vain = match self.change(key, value(place)) {
+                    Some(true) => 0,
+                    Some(false) => in_vain + 1,
+                    None => break,
+                };
+                if in_vain >= if direction > 0 { 2 } else { 1 } {
+                    break;
+                }
+            }
+            if self.best.parameters.get(key) != middle.as_ref() {
+                break;
+            }
+        }
+    }
+
+    /// The factor on theory's step, by powers of 2 from where it is.
+    fn climb_step(&mut self) {
+        let from: f64 = self.best.parameters.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
+        self.climb("scale", |place| (from * 2f64.powi(place)).to_string());
+    }
+}
+
+/// Runs a method; a baseline with the best step, codec, k and p that are found.
+fn run_one(session: &Session, name: &str, given: BTreeMap<String, String>, tune: bool) -> Compared {
+    let info = catalogue::find(name).ok().filter(|info| tune && !info.is_core() && info.tunes());
+    let Some(info) = info else { return attempt(session, name, &given, None) };
+    let has = |key: &str| info.parameters.iter().any(|parameter| parameter.name == key) && !given.contains_key(key);
+    let mut parameters = given.clone();
+    if has("scale") {
+        parameters.insert("scale".to_owned(), "1".to_owned());
+    }
+    let mut tuning = Tuning::new(session, name, &parameters, &given, None);
+    if has("codec") {
+        for codec in CODECS {
+            parameters.insert("codec".to_owned(), codec.to_owned());
+            if session.with_method(name, parameters.clone()).check_method().is_ok() {
+                // Each codec has a step of its own, which may be far from the best of another.
+                let other = Tuning::new(session, name, &parameters, &given, tuning.best.bound());
+                if other.best.is_better_than(&tuning.best) {
+                    tuning = other;
+                }
+            }
+        }
+    }
+    let dim = session.problem().map_or(1, |problem| problem.dim());
+    if has("k") {
+        let middle = dim.div_ceil(50) as f64;
+        tuning.climb("k", |place| (middle * 2f64.powi(place)).clamp(1.0, dim as f64).round().to_string());
+    }
+    if has("p") {
+        tuning.climb("p", |place| (0.1 * 2f64.powi(place)).min(1.0).to_string());
+    }
+    tuning.climb_step();
+    let chosen = tuning.best.parameters.iter().filter(|(key, _)| !given.contains_key(*key));
+    let chosen: Vec<String> = chosen.map(|(key, value)| format!("{key} {value}")).collect();
+    Compared { tuned: Some(chosen.join(", ").replace("scale ", "step x ")), ..tuning.best }
+}
+
+fn print_table(done: &[Compared]) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    let mut header = vec!["method", "reached", "rounds", "exchanges", "up", "down", "wire", "x best", "seconds"];
-    if link {
-        header.push("on the link");
-    }
-    table.set_header(header);
+    let header = ["method", "reached", "rounds", "exchanges", "up", "down", "wire", "x best", "seconds"];
+    let (link, seeds) = (done.iter().any(|done| done.timed), done.iter().find_map(Compared::spread).is_some());
+    let score = |done: &Compared| done.result.as_ref().ok()?.finish.last.score.map(|score| score.score);
+    let scored = done.iter().any(|done| score(done).is_some());
+    let more = [(link, "on the link"), (scored, "held-out score"), (seeds, "over seeds")];
+    table.set_header(header.into_iter().chain(more.iter().filter(|more| more.0).map(|more| more.1)));
     let least = done.first().map_or(0.0, |done| done.rank().1);
     for done in done {
         let row = match &done.result {
@@ -301,28 +468,29 @@ fn print_table(done: &[Compared], link: bool) {
             Ok(session::Done { finish, observer, .. }) => {
                 let (last, records) = (&finish.last, &observer.records);
                 let reached = match finish.ended {
-                    Ended::Target => "yes".to_owned(),
+                    Ended::Target if done.reached() => "yes".to_owned(),
+                    Ended::Target => "not with every seed".to_owned(),
                     Ended::Diverged => "diverged".to_owned(),
                     _ => format!("never reached (best {:.0e})", best(records)),
                 };
-                let passed = &last.traffic;
-                let total = passed.wire_bytes();
-                let times =
-                    if finish.ended == Ended::Target { format!("{:.1}", total / least) } else { "-".to_owned() };
+                let times = if done.reached() { format!("{:.1}", done.rank().1 / least) } else { "-".to_owned() };
                 let mut row = vec![
                     done.id(),
                     reached,
                     last.round.to_string(),
-                    passed.exchanges.to_string(),
-                    units::bytes(passed.up_bytes),
-                    units::bytes(passed.down_bytes),
-                    units::bytes(total),
+                    format!("{:.0}", done.mean(|passed| passed.exchanges as f64)),
+                    units::bytes(done.mean(|passed| passed.up_bytes)),
+                    units::bytes(done.mean(|passed| passed.down_bytes)),
+                    units::bytes(done.mean(Passed::wire_bytes)),
                     times,
                     format!("{:.1}", done.seconds),
                 ];
-                if link {
-                    row.push(units::seconds(passed.link_seconds));
-                }
+                let cells = [
+                    units::seconds(done.mean(|passed| passed.link_seconds)),
+                    score(done).map_or("-".to_owned(), |score| format!("{score:.4}")),
+                    done.spread().unwrap_or_default(),
+                ];
+                row.extend(cells.into_iter().zip(more).filter(|(_, more)| more.0).map(|(cell, _)| cell));
                 row
             }
         };
@@ -398,6 +566,7 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
             wire_bytes: 0.0,
             seconds: done.seconds,
             link_seconds: None,
+            score: None,
             tuned: done.tuned.clone(),
             note: None,
             error: None,
@@ -407,22 +576,25 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
             Err(error) => info.error = Some(format!("{error:#}")),
             Ok(session::Done { finish, observer, .. }) => {
                 let (last, records) = (&finish.last, &observer.records);
-                let passed = &last.traffic;
-                info.reached = finish.ended == Ended::Target;
+                info.reached = done.reached();
                 info.rounds = last.round;
-                info.trips = passed.exchanges;
+                info.trips = done.mean(|passed| passed.exchanges as f64).round() as u64;
                 info.relative = last.relative.unwrap_or(f64::NAN);
                 info.best = best(records);
                 info.value = last.value.unwrap_or(f64::NAN);
-                info.up_bytes = passed.up_bytes;
-                info.down_bytes = passed.down_bytes;
-                info.wire_bytes = passed.wire_bytes();
-                info.link_seconds = job.link.map(|_| passed.link_seconds);
-                info.note = match (finish.ended, finish.settings.budget) {
+                info.up_bytes = done.mean(|passed| passed.up_bytes);
+                info.down_bytes = done.mean(|passed| passed.down_bytes);
+                info.wire_bytes = done.mean(Passed::wire_bytes);
+                info.link_seconds = job.link.map(|_| done.mean(|passed| passed.link_seconds));
+                info.score = last.score.map(|score| score.score);
+                let note = match (finish.ended, finish.settings.budget) {
                     (Ended::Diverged, _) => Some("diverged".to_owned()),
                     (_, Some(budget)) => Some(format!("m = {budget}")),
                     _ => None,
                 };
+                let seeds = done.spread().map(|spread| format!("{} seeds: {spread}", done.ends().count()));
+                info.note = Some([note, seeds].into_iter().flatten().collect::<Vec<_>>().join("; "));
+                info.note = info.note.filter(|note| !note.is_empty());
                 let point = |record: &Record| Point {
                     round: record.round,
                     relative: record.relative.unwrap_or(f64::NAN),
@@ -431,6 +603,7 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
                     wire_bytes: record.traffic.wire_bytes(),
                     seconds: record.seconds,
                     link_seconds: record.traffic.link_seconds,
+                    score: record.score.map(|score| score.score),
                 };
                 let start = Point { relative: 1.0, ..Point::default() };
                 info.trace = std::iter::once(start).chain(thinned(records).into_iter().map(point)).collect();
@@ -443,8 +616,8 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
         title: format!("{} on {}", job.problem.model.name(), job.problem.data.name()),
         command: command_line(std::env::args()),
         tuning: match tuned {
-            true => "each baseline's step is the best of a grid of powers of 2, which is not billed".to_owned(),
-            false => "baselines have their steps of theory (--no-tune)".to_owned(),
+            true => "each baseline has the best step, codec, k and p of a grid, which is not billed".to_owned(),
+            false => "baselines have their steps and parameters of theory (--no-tune)".to_owned(),
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created: summary::today(),

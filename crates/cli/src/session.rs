@@ -261,36 +261,40 @@ impl Session {
     pub fn with_penalty(&self, alpha: f64) -> Result<Self> {
         let mut other = self.clone();
         other.job.set_alpha(alpha);
-        other.constants = Arc::default();
-        if let Some(pooled) = &mut other.pooled {
-            pooled.problem = Arc::new(match pooled.problem.data() {
-                Some(data) => {
-                    let spec = ModelSpec { alpha, ..*pooled.problem.spec() };
-                    let split = self.job.problem.split;
-                    Problem::rows(Arc::clone(data), spec, self.job.machines, split, &self.randomness)
-                }
-                None => power_law(&other.job, self.job.machines, &self.randomness),
-            });
-        }
         (other.optimum, other.gave_up) = (None, false);
-        other.with_optimum()
+        other.shared_out().with_optimum()
     }
 
     /// The same rows on so many machines.
     pub fn with_machines(&self, machines: usize) -> Self {
         let mut other = self.clone();
         other.job.machines = machines;
-        other.constants = Arc::default();
-        if let Some(pooled) = &mut other.pooled {
-            pooled.problem = Arc::new(match pooled.problem.data() {
+        other.shared_out()
+    }
+
+    /// The same rows and another seed: who has which of them, and all directions.
+    pub fn with_seed(&self, seed: u64) -> Result<Self> {
+        let mut other = self.clone();
+        other.job.method.seed = seed;
+        other.seed = self::seed(&other.job)?;
+        other.randomness = CommonRandomness::new(&other.seed);
+        Ok(other.shared_out())
+    }
+
+    /// Shares the rows out again, as the job says.
+    fn shared_out(mut self) -> Self {
+        self.constants = Arc::default();
+        if let Some(pooled) = &mut self.pooled {
+            let problem = match pooled.problem.data() {
                 Some(data) => {
-                    let spec = *pooled.problem.spec();
-                    Problem::rows(Arc::clone(data), spec, machines, self.job.problem.split, &self.randomness)
+                    let spec = ModelSpec { alpha: self.job.problem.alpha, ..*pooled.problem.spec() };
+                    Problem::rows(Arc::clone(data), spec, self.job.machines, self.job.problem.split, &self.randomness)
                 }
-                None => power_law(&self.job, machines, &self.randomness),
-            });
+                None => power_law(&self.job, self.job.machines, &self.randomness),
+            };
+            pooled.problem = Arc::new(problem);
         }
-        other
+        self
     }
 
     /// The problem, which this process has whole.

@@ -1,7 +1,7 @@
 //! The question a comparison asks and its answer in one plain sentence. Decides what the numbers say, not how the page looks.
 
 use super::{Report, RunInfo};
-use crate::units::{bytes, count, scientific, times};
+use crate::units::{bytes, count, scientific, seconds, times};
 
 /// How a run ended, as the reader of a comparison sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,11 +20,6 @@ impl RunInfo {
         self.family == "core"
     }
 
-    /// What a machine handed over and got back.
-    pub(super) fn total_bytes(&self) -> f64 {
-        self.wire_bytes
-    }
-
     pub(super) fn standing(&self) -> Standing {
         match (&self.error, self.reached) {
             (Some(_), _) => Standing::Failed,
@@ -40,11 +35,21 @@ impl Report {
         self.target > 0.0
     }
 
-    /// Indices of the runs, best first: those that reached the target by total bytes, then the others by the best value they saw, then
+    /// What a run is judged by: seconds on the link where there is one, else what a machine handed over and got back.
+    pub(super) fn cost(&self, run: &RunInfo) -> f64 {
+        if self.link.is_some() { run.link_seconds.unwrap_or(f64::NAN) } else { run.wire_bytes }
+    }
+
+    /// A cost in its unit.
+    pub(super) fn shown(&self, cost: f64) -> String {
+        if self.link.is_some() { seconds(cost) } else { bytes(cost) }
+    }
+
+    /// Indices of the runs, best first: those that reached the target by their cost, then the others by the best value they saw, then
     /// those with an error.
     pub(super) fn ranking(&self) -> Vec<usize> {
         let key = |run: &RunInfo| {
-            let measure = if run.standing() == Standing::Reached { run.total_bytes() } else { run.best };
+            let measure = if run.standing() == Standing::Reached { self.cost(run) } else { run.best };
             // A quantity that is not known goes last, whatever the sign of its NaN.
             (run.standing(), if measure.is_nan() { f64::INFINITY } else { measure })
         };
@@ -56,10 +61,10 @@ impl Report {
         order
     }
 
-    /// Total bytes of the run that reached the target with the fewest.
-    pub(super) fn fewest_bytes(&self) -> Option<f64> {
+    /// The cost of the run that reached the target for the least.
+    pub(super) fn least_cost(&self) -> Option<f64> {
         let best = &self.runs[*self.ranking().first()?];
-        (best.standing() == Standing::Reached && best.total_bytes() > 0.0).then(|| best.total_bytes())
+        (best.standing() == Standing::Reached && self.cost(best) > 0.0).then(|| self.cost(best))
     }
 }
 
@@ -68,7 +73,8 @@ pub(super) fn question(report: &Report) -> String {
     match (report.has_target(), report.runs.len()) {
         (true, 1) => format!("What does it cost to come within {} of the optimum?", scientific(report.target)),
         (true, _) => {
-            format!("Which method comes within {} of the optimum with the fewest bytes?", scientific(report.target))
+            let cost = if report.link.is_some() { "in the least time on the link" } else { "with the fewest bytes" };
+            format!("Which method comes within {} of the optimum {cost}?", scientific(report.target))
         }
         (false, _) => "How close to the optimum does each method come, and for how many bytes?".to_string(),
     }
@@ -93,7 +99,7 @@ pub(crate) fn conclusion(report: &Report) -> String {
     let mut sentence = match (reached.first(), report.has_target()) {
         (Some(best), _) => won(report, best, &reached, ranked.len()),
         (None, true) => missed(report, &short, ranked.len()),
-        (None, false) => untargeted(&short),
+        (None, false) => untargeted(report, &short),
     };
     let mut rest = Vec::new();
     // "The only one" has said it already.
@@ -114,21 +120,21 @@ pub(crate) fn conclusion(report: &Report) -> String {
 /// Someone reached the target.
 fn won(report: &Report, best: &RunInfo, reached: &[&RunInfo], runs: usize) -> String {
     let target = scientific(report.target);
-    let cost = format!("{} per machine in all", bytes(best.total_bytes()));
+    let cost = spent(report, best, " in all");
     let label = &best.label;
     if runs == 1 {
-        return format!("{label} reached {target} in {} with {cost}", rounds(best));
+        return format!("{label} reached {target} in {} {cost}", rounds(best));
     }
     let Some(&next) = reached.get(1) else {
-        return format!("{label} was the only one of {runs} methods to reach {target}, with {cost}");
+        return format!("{label} was the only one of {runs} methods to reach {target}, {cost}");
     };
+    let fewer = |other: &RunInfo| fewer(report, best, other);
     if best.is_core() {
-        let mut text =
-            format!("{label} reached {target} with {cost}, {} {}, the next best", fewer(best, next), next.label);
+        let mut text = format!("{label} reached {target} {cost}, {} {}, the next best", fewer(next), next.label);
         if next.is_core() {
             match reached.iter().find(|run| !run.is_core()) {
                 Some(other) => {
-                    text.push_str(&format!(", and {} {}, the best that is not CORE", fewer(best, other), other.label));
+                    text.push_str(&format!(", and {} {}, the best that is not CORE", fewer(other), other.label));
                 }
                 None if report.runs.iter().any(|run| !run.is_core()) => text.push_str("; only CORE methods reached it"),
                 None => {}
@@ -136,25 +142,34 @@ fn won(report: &Report, best: &RunInfo, reached: &[&RunInfo], runs: usize) -> St
         }
         return text;
     }
-    let text = format!("{label} reached {target} with the fewest bytes, {cost}");
+    let timed = report.link.is_some();
+    let (least, many) = if timed { ("first", "long") } else { ("with the fewest bytes", "many") };
+    let text = format!("{label} reached {target} {least}, {}", cost.trim_start_matches("with "));
     match reached.iter().find(|run| run.is_core()) {
         Some(core) => {
-            let much = match core.total_bytes() / best.total_bytes() {
-                ratio if ratio < 1.005 => "as many".to_string(),
-                ratio => format!("{} times as many", times(ratio)),
+            let much = match report.cost(core) / report.cost(best) {
+                ratio if ratio < 1.005 => format!("as {many}"),
+                ratio => format!("{} times as {many}", times(ratio)),
             };
-            format!("{text}; the best CORE method, {}, took {much} ({})", core.label, bytes(core.total_bytes()))
+            let cost = report.shown(report.cost(core));
+            format!("{text}; the best CORE method, {}, took {much} ({cost})", core.label)
         }
         None if report.runs.iter().any(RunInfo::is_core) => format!("{text}; no CORE method reached it"),
-        None => format!("{text}, {} {}, the next best", fewer(best, next), next.label),
+        None => format!("{text}, {} {}, the next best", fewer(next), next.label),
     }
+}
+
+/// What a run took, to follow a verb.
+fn spent(report: &Report, run: &RunInfo, whole: &str) -> String {
+    let cost = report.shown(report.cost(run));
+    if report.link.is_some() { format!("in {cost} on the link") } else { format!("with {cost} per machine{whole}") }
 }
 
 /// There was a target, and nobody reached it.
 fn missed(report: &Report, short: &[&RunInfo], runs: usize) -> String {
     let target = scientific(report.target);
     let closest = short[0];
-    let spent = format!("after {} and {} per machine", rounds(closest), bytes(closest.total_bytes()));
+    let spent = format!("after {} {}", rounds(closest), spent(report, closest, ""));
     match (runs, closest.best.is_finite()) {
         (1, true) => {
             format!("{} did not reach {target}: it came to {} {spent}", closest.label, scientific(closest.best))
@@ -172,9 +187,9 @@ fn missed(report: &Report, short: &[&RunInfo], runs: usize) -> String {
 }
 
 /// There was no target.
-fn untargeted(short: &[&RunInfo]) -> String {
+fn untargeted(report: &Report, short: &[&RunInfo]) -> String {
     let closest = short[0];
-    let spent = format!("{} and {} per machine", rounds(closest), bytes(closest.total_bytes()));
+    let spent = format!("{} {}", rounds(closest), spent(report, closest, ""));
     match (short.len(), closest.best.is_finite()) {
         (1, true) => format!("{} came to {} in {spent}; no target was set", closest.label, scientific(closest.best)),
         (_, true) => {
@@ -185,11 +200,13 @@ fn untargeted(short: &[&RunInfo]) -> String {
 }
 
 /// `5.1 times fewer bytes than`, to be followed by a name.
-fn fewer(best: &RunInfo, other: &RunInfo) -> String {
-    match other.total_bytes() / best.total_bytes() {
-        ratio if ratio < 1.005 => "as many bytes as".to_string(),
-        ratio if ratio.is_finite() => format!("{} times fewer bytes than", times(ratio)),
-        _ => "fewer bytes than".to_string(),
+fn fewer(report: &Report, best: &RunInfo, other: &RunInfo) -> String {
+    let (many, fewer) =
+        if report.link.is_some() { ("as long as", "less time than") } else { ("as many bytes as", "fewer bytes than") };
+    match report.cost(other) / report.cost(best) {
+        ratio if ratio < 1.005 => many.to_string(),
+        ratio if ratio.is_finite() => format!("{} times {fewer}", times(ratio)),
+        _ => fewer.to_string(),
     }
 }
 
@@ -205,6 +222,7 @@ mod tests {
     /// `(label, family, reached, total bytes)` in this order.
     fn with_runs(runs: &[(&str, &str, bool, f64)]) -> Report {
         let mut report = sample::sample();
+        report.link = None;
         let template = report.runs[0].clone();
         report.runs = runs
             .iter()
@@ -282,13 +300,37 @@ mod tests {
     }
 
     #[test]
+    fn with_a_link_everything_is_told_in_seconds() {
+        let mut report = with_runs(&[
+            ("core-cg", "core", true, 1e4),
+            ("cg", "baseline", true, 2e4),
+            ("lbfgs", "baseline", true, 3e4),
+        ]);
+        report.link = sample::sample().link;
+        for (run, seconds) in report.runs.iter_mut().zip([3.0, 1.5, 2.0]) {
+            run.link_seconds = Some(seconds);
+        }
+        assert_eq!(report.ranking(), [1, 2, 0]);
+        assert_eq!(
+            conclusion(&report),
+            "cg reached 1e-6 first, in 1.5 s on the link; the best CORE method, core-cg, took 2 times as long (3 s)."
+        );
+        report.runs[0].link_seconds = Some(0.5);
+        assert_eq!(
+            conclusion(&report),
+            "core-cg reached 1e-6 in 500 ms on the link, 3 times less time than cg, the next best."
+        );
+        assert!(question(&report).ends_with("of the optimum in the least time on the link?"));
+    }
+
+    #[test]
     fn one_run_is_told_alone() {
         let report = with_runs(&[("core-cg", "core", true, 12_300.0)]);
         assert_eq!(conclusion(&report), "core-cg reached 1e-6 in 412 rounds with 12.3 kB per machine in all.");
         let report = with_runs(&[("core-cg", "core", false, 12_300.0)]);
         assert_eq!(
             conclusion(&report),
-            "core-cg did not reach 1e-6: it came to 2e-4 after 412 rounds and 12.3 kB per machine."
+            "core-cg did not reach 1e-6: it came to 2e-4 after 412 rounds with 12.3 kB per machine."
         );
         let report = with_runs(&[("core-cg", "core", true, 12_300.0), ("cg", "baseline", false, 1e9)]);
         assert_eq!(
@@ -303,7 +345,7 @@ mod tests {
         report.runs[1].best = 1e-5;
         assert_eq!(
             conclusion(&report),
-            "None of the 2 methods reached 1e-6; cg came closest, 1e-5 after 412 rounds and 10 kB per machine."
+            "None of the 2 methods reached 1e-6; cg came closest, 1e-5 after 412 rounds with 10 kB per machine."
         );
         report.runs.iter_mut().for_each(|run| run.best = f64::NAN);
         assert_eq!(conclusion(&report), "None of the 2 methods reached 1e-6.");

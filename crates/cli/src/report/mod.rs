@@ -139,6 +139,9 @@ pub(crate) struct RunInfo {
     pub seconds: f64,
     /// Time it would take on the modelled link.
     pub link_seconds: Option<f64>,
+    /// Accuracy or R2 on held-out rows at the end.
+    #[serde(default)]
+    pub score: Option<f64>,
     /// What tuning chose.
     pub tuned: Option<String>,
     /// A remark for the reader.
@@ -172,6 +175,9 @@ pub(crate) struct Point {
     /// Time on the modelled link until now.
     #[serde(deserialize_with = "null_is_nan")]
     pub link_seconds: f64,
+    /// Accuracy or R2 on held-out rows.
+    #[serde(default)]
+    pub score: Option<f64>,
 }
 
 fn null_is_nan<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
@@ -208,6 +214,7 @@ pub(crate) fn render(report: &Report) -> String {
                 String::new()
             }
         }
+        "score" => score_figure(report).to_string(),
         "curves_note" => curves_note(report).to_string(),
         "target_note" => target_note(report),
         "table" => table::table(report),
@@ -276,7 +283,7 @@ fn data(report: &Report) -> String {
                 .map(|p| {
                     let [relative, up, down, seconds, link, wire] =
                         [p.relative, p.up_bytes, p.down_bytes, p.seconds, p.link_seconds, p.wire_bytes].map(six_digits);
-                    (p.round, relative, up, down, seconds, link, wire)
+                    (p.round, relative, up, down, seconds, link, wire, p.score.and_then(six_digits))
                 })
                 .collect();
             serde_json::json!({
@@ -288,7 +295,10 @@ fn data(report: &Report) -> String {
                     conclusion::Standing::Short => "short",
                     conclusion::Standing::Failed => "failed",
                 },
-                "cost": if run.standing() == conclusion::Standing::Reached { crate::units::bytes(run.total_bytes()) } else { String::new() },
+                "cost": match run.standing() {
+                    conclusion::Standing::Reached => report.shown(report.cost(run)),
+                    _ => String::new(),
+                },
                 "rounds": run.rounds,
                 "points": points,
             })
@@ -372,6 +382,16 @@ fn link_figure(report: &Report) -> String {
     )
 }
 
+fn score_figure(report: &Report) -> &'static str {
+    match report.runs.iter().any(|run| run.score.is_some()) {
+        true => {
+            "<figure class=\"plot\" data-plot=\"score\"><figcaption><h3>Score on held-out rows</h3><p>Accuracy, or R2, against bytes on the \
+             wire per machine</p></figcaption></figure>"
+        }
+        false => "",
+    }
+}
+
 fn curves_note(report: &Report) -> &'static str {
     match (report.runs.iter().any(RunInfo::is_core), report.has_target()) {
         (true, true) => "CORE methods are the heavy warm lines; a dot marks where a method reached the target.",
@@ -383,14 +403,15 @@ fn curves_note(report: &Report) -> &'static str {
 
 fn target_note(report: &Report) -> String {
     let target = scientific(report.target);
+    let cost = if report.link.is_some() { "seconds on the link" } else { "bytes" };
     let all_reached = report.runs.iter().all(|run| run.standing() == conclusion::Standing::Reached);
     match (report.has_target(), report.runs.len(), all_reached) {
         (true, 1, _) => {
             "A method that is run alone has nothing to be measured against; these are its own numbers.".to_string()
         }
-        (true, _, true) => format!("Sorted by the bytes each method needed to reach {target}."),
+        (true, _, true) => format!("Sorted by the {cost} each method needed to reach {target}."),
         (true, _, false) => format!(
-            "Sorted by the bytes each method needed to reach {target}; those that never did stand at the end, with the best they saw and what \
+            "Sorted by the {cost} each method needed to reach {target}; those that never did stand at the end, with the best they saw and what \
              they spent on it."
         ),
         (false, ..) => {

@@ -73,7 +73,7 @@
     if (!log) {
       const raw = (high - low) / Math.max(1, room);
       const base = 10 ** Math.floor(Math.log10(raw));
-      const step = Math.max(1, base * [1, 2, 5, 10].find((m) => m * base >= raw * 0.999));
+      const step = Math.max(high > 2 ? 1 : 0, base * [1, 2, 5, 10].find((m) => m * base >= raw * 0.999));
       const out = [];
       for (let v = Math.ceil(low / step) * step; v <= high * 1.0001; v += step) out.push(v);
       return out;
@@ -97,13 +97,13 @@
     }
     return text;
   };
-  /** The frame, grid and labels of a plot; y is always logarithmic. */
+  /** The frame, grid and labels of a plot. */
   const axes = (svg, box, x, y, fx, fy, xTick, xName) => {
     const grid = make("g", { class: "grid" }), labels = make("g");
-    for (const v of ticks(true, y.low, y.high, box.height / 38)) {
+    for (const v of ticks(y.log, y.low, y.high, box.height / 38)) {
       const at = fy(v);
       grid.append(make("line", { x1: box.left, x2: box.right, y1: at, y2: at }));
-      labels.append(power(box.left - 8, at + 4, v, "end"));
+      labels.append(y.log ? power(box.left - 8, at + 4, v, "end") : make("text", { x: box.left - 8, y: at + 4, "text-anchor": "end" }, trim(v.toFixed(3))));
     }
     for (const v of ticks(x.log, x.low, x.high, box.width / 60)) {
       const at = fx(v);
@@ -153,11 +153,18 @@
     }
     if (known(data.target) && data.target > 0) { low = Math.min(low, data.target * 0.5); high = Math.max(high, data.target * 10); }
     // What diverges leaves through the top; it must not press all others flat.
-    return { low: low * 0.8, high: Math.min(Math.max(high, low * 10), 20) * 1.15 };
+    return { of: (p) => p[1], log: true, low: low * 0.8, high: Math.min(Math.max(high, low * 10), 20) * 1.15 };
+  })();
+  const scores = (() => {
+    const seen = data.runs.flatMap((run) => run.points.map((p) => p[7]).filter(known));
+    // What is far worse than most of the way must not press all others flat.
+    const high = Math.max(...seen), low = Math.max(Math.min(...seen), high - 1);
+    return { of: (p) => p[7], log: false, low: low - 0.02 * (high - low), high: high + 0.02 * (high - low) + 1e-6 };
   })();
   const X = {
     bytes: { of: (p) => (known(p[6]) ? p[6] : null), tick: bytes, name: "bytes on the wire per machine", log: true },
     rounds: { of: (p) => p[0], tick: count, name: "rounds", log: false },
+    score: { of: (p) => (known(p[6]) ? p[6] : null), tick: bytes, name: "bytes on the wire per machine", log: true, y: scores },
     link: { of: (p) => p[5], tick: (v) => (v < 1 ? seconds(v) : `${count(v)} s`), name: "seconds on the link", log: true },
   };
   // A run thirty times longer than the shortest useful one would press it against the axis.
@@ -174,7 +181,7 @@
   };
 
   const curvesPlot = (figure) => {
-    const kind = X[figure.dataset.plot];
+    const kind = X[figure.dataset.plot], y = kind.y ?? yRange, aims = !kind.y && known(data.target) && data.target > 0;
     const canvas = html("div", { class: "canvas", tabindex: "0", role: "group",
       "aria-label": `${figure.querySelector("h3").textContent}. Left and right follow a curve, up and down change it.` });
     const tip = html("div", { class: "tip", hidden: "" });
@@ -199,7 +206,7 @@
       let high = 0, low = Infinity;
       for (const i of all) for (const p of data.runs[i].points) {
         const x = kind.of(p);
-        if (known(x) && x > 0 && known(p[1])) { high = Math.max(high, x); low = Math.min(low, x); }
+        if (known(x) && x > 0 && known(y.of(p))) { high = Math.max(high, x); low = Math.min(low, x); }
       }
       if (!(high > 0)) {
         control.hidden = true;
@@ -211,12 +218,12 @@
       const area = box(width, height);
       const x = { log, low: log ? Math.min(low, high / 10) * 0.9 : 0, high: log ? high * 1.12 : high * 1.02 };
       const fx = scale(log, x.low, x.high, area.left, area.right);
-      const fy = scale(true, yRange.low, yRange.high, area.bottom, area.top);
+      const fy = scale(y.log, y.low, y.high, area.bottom, area.top);
       svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": figure.querySelector("h3").textContent });
-      axes(svg, area, x, yRange, fx, fy, kind.tick, kind.name);
+      axes(svg, area, x, y, fx, fy, kind.tick, kind.name);
       const clip = `clip-${figure.dataset.plot}`;
       svg.append(make("defs", {}, make("clipPath", { id: clip }, make("rect", { x: area.left, y: area.top - 2, width: area.width + 6, height: area.height + 2 }))));
-      if (known(data.target) && data.target > 0) {
+      if (aims) {
         const at = fy(data.target);
         svg.append(make("line", { class: "aim", x1: area.left, x2: area.right, y1: at, y2: at }));
       }
@@ -228,8 +235,8 @@
         const run = data.runs[i], points = [];
         run.points.forEach((p, index) => {
           const at = kind.of(p);
-          if (!known(at) || !known(p[1]) || (log && at <= 0)) return;
-          points.push({ index, x: fx(at), y: Math.min(area.bottom, fy(Math.max(p[1], yRange.low))) });
+          if (!known(at) || !known(y.of(p)) || (log && at <= 0)) return;
+          points.push({ index, x: fx(at), y: Math.min(area.bottom, fy(Math.max(y.of(p), y.low))) });
         });
         const group = make("g", { "data-run": i });
         const path = make("path", { class: `curve${run.core ? " core" : run.baseline ? " baseline" : ""}`, d: line(points) });
@@ -247,7 +254,7 @@
       }
       overlay = make("g", { class: "focus" });
       svg.append(curves, overlay);
-      if (known(data.target) && data.target > 0) {
+      if (aims) {
         svg.append(make("text", { class: "mark", x: area.left + 8, y: fy(data.target) - 6 }, `target ${scientific(data.target)}`));
       }
       svg.classList.toggle("crowd", all.length > 20);
@@ -277,6 +284,7 @@
       const rows = [["round", count(p[0])], ["relative", scientific(p[1])]];
       if (known(p[6])) rows.push(["on the wire", bytes(p[6])], ["payload up, down", `${bytes(p[2])}, ${bytes(p[3])}`]);
       if (data.link && known(p[5])) rows.push(["on the link", seconds(p[5])]);
+      if (known(p[7])) rows.push(["held-out score", p[7].toFixed(4)]);
       tooltip(tip, data.runs[at.run].label, rows, spot.x, spot.y, width);
       if (canvas.matches(":focus")) spoken.textContent = `${data.runs[at.run].label}: ${rows.map((r) => r.join(" ")).join(", ")}`;
     };

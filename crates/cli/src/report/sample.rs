@@ -119,8 +119,8 @@ pub(crate) fn bare() -> Report {
     report.problem.smoothness = f64::INFINITY;
     report.problem.effective_dimension = f64::NAN;
     for run in &mut report.runs {
-        run.link_seconds = None;
-        run.trace.iter_mut().for_each(|point| point.link_seconds = f64::NAN);
+        (run.link_seconds, run.score) = (None, None);
+        run.trace.iter_mut().for_each(|point| (point.link_seconds, point.score) = (f64::NAN, None));
     }
     report.runs[1].trace.iter_mut().for_each(|point| point.relative = f64::NAN);
     report.runs[2].trace.truncate(1);
@@ -200,6 +200,7 @@ fn invent(i: usize, &(id, label, family, rounds, floor, up, down, trips): &Inven
         wire_bytes: last.wire_bytes,
         seconds: last.seconds,
         link_seconds: Some(last.link_seconds),
+        score: last.score,
         tuned: None,
         note: None,
         error: None,
@@ -211,5 +212,6 @@ fn point(round: u64, relative: f64, up: f64, down: f64, latency: f64) -> Point {
     let t = round as f64;
     let seconds = latency + (up + down + 132.0) * 8.0 / 1e7;
     let (up_bytes, down_bytes, wire_bytes) = (up * t, down * t, (up + down + 2.0) * t);
-    Point { round, relative, up_bytes, down_bytes, wire_bytes, seconds: 7e-4 * t, link_seconds: seconds * t }
+    let score = Some(0.95 - 0.45 * relative);
+    Point { round, relative, up_bytes, down_bytes, wire_bytes, seconds: 7e-4 * t, link_seconds: seconds * t, score }
 }

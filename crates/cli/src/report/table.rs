@@ -2,14 +2,18 @@
 
 use super::conclusion::Standing;
 use super::{Report, RunInfo, escape};
-use crate::units::{bytes, count, scientific, seconds, times};
+use crate::units::{bytes, count, scientific, seconds, significant, times};
 
 /// The whole table.
 pub(super) fn table(report: &Report) -> String {
     let columns: Vec<Column> = columns(report);
     let order = report.ranking();
     // Without a target the rows come by what each run reached, which is the last column.
-    let sorted = if report.has_target() { "total" } else { "best" };
+    let sorted = match (report.has_target(), &report.link) {
+        (true, Some(_)) => "link",
+        (true, None) => "total",
+        (false, _) => "best",
+    };
     let heads: String = columns
         .iter()
         .map(|column| {
@@ -52,7 +56,7 @@ fn columns(report: &Report) -> Vec<Column> {
         column("total", total, "All that passed on the wire, both ways, per machine", total_cell),
     ];
     if report.has_target() {
-        columns.push(column("ratio", "× best", "Bytes relative to the best method", ratio_cell));
+        columns.push(column("ratio", "× best", "Relative to the best method", ratio_cell));
     }
     columns.extend([
         column("rounds", "Rounds", "Iterations of the method", |_, run| Cell {
@@ -72,8 +76,15 @@ fn columns(report: &Report) -> Vec<Column> {
         }),
     ]);
     if report.link.is_some() {
-        columns.push(column("link", "On the link", "Time it would take on the modelled link", |_, run| {
-            Cell::number(run.link_seconds.unwrap_or(f64::NAN), seconds)
+        // What counts stands first.
+        let link = column("link", "On the link", "Time it would take on the modelled link", |report, run| {
+            cost_cell(report, run, run.link_seconds.unwrap_or(f64::NAN), seconds)
+        });
+        columns.insert(1, link);
+    }
+    if report.runs.iter().any(|run| run.score.is_some()) {
+        columns.push(column("score", "Held-out score", "Accuracy, or R2, on held-out rows at the end", |_, run| {
+            Cell::number(run.score.unwrap_or(f64::NAN), significant)
         }));
     }
     columns.push(column("final", "At the end", "Relative suboptimality after the last round", |_, run| {
@@ -131,9 +142,17 @@ fn name(run: &RunInfo) -> String {
 }
 
 fn total_cell(report: &Report, run: &RunInfo) -> Cell {
+    match (report.link.is_some(), run.standing()) {
+        // The first column has said who never got there.
+        (true, Standing::Short) => Cell::number(run.wire_bytes, bytes),
+        _ => cost_cell(report, run, run.wire_bytes, bytes),
+    }
+}
+
+fn cost_cell(report: &Report, run: &RunInfo, cost: f64, write: fn(f64) -> String) -> Cell {
     match run.standing() {
-        Standing::Reached => Cell::number(run.total_bytes(), bytes),
-        Standing::Short if !report.has_target() => Cell::number(run.total_bytes(), bytes),
+        Standing::Reached => Cell::number(cost, write),
+        Standing::Short if !report.has_target() => Cell::number(cost, write),
         Standing::Short => {
             let best = if run.best.is_finite() { format!(" (best {})", scientific(run.best)) } else { String::new() };
             Cell { html: format!("<span class=\"never\">never reached{best}</span>"), value: None }
@@ -145,8 +164,8 @@ fn total_cell(report: &Report, run: &RunInfo) -> Cell {
 }
 
 fn ratio_cell(report: &Report, run: &RunInfo) -> Cell {
-    match report.fewest_bytes() {
-        Some(fewest) if run.standing() == Standing::Reached => Cell::number(run.total_bytes() / fewest, times),
+    match report.least_cost() {
+        Some(least) if run.standing() == Standing::Reached => Cell::number(report.cost(run) / least, times),
         _ => Cell { html: super::UNKNOWN.to_string(), value: None },
     }
 }

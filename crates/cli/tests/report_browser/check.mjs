@@ -66,7 +66,8 @@ async function inspect(page, check, width) {
   check("no NaN, undefined or null is shown", !/\bNaN\b|\bundefined\b|\bnull\b|\bInfinity\b/.test(text));
 
   const plots = page.locator("figure[data-plot]:not([data-plot=spectrum])");
-  check("rounds and bytes have a plot, seconds if there is a link", (await plots.count()) === (data.link ? 3 : 2));
+  const scored = data.runs.some((run) => run.points.some((p) => p[7] !== null));
+  check("rounds and bytes have a plot, seconds if there is a link, scores if there are such", (await plots.count()) === 2 + Boolean(data.link) + scored);
   const spectrum = page.locator("[data-plot=spectrum] svg path.curve");
   if (data.spectrum.some(([, value]) => value > 0)) check("the spectrum is drawn", /^M[\d. ]+L/.test((await spectrum.getAttribute("d")) ?? ""));
 
@@ -159,7 +160,7 @@ async function sorting(page, check, data) {
     const blanksLast = values.slice(numbers.length).every((v) => v === "");
     return blanksLast && numbers.every((v, i) => i === 0 || sign * (v - numbers[i - 1]) >= 0);
   };
-  if (data.target > 0) check("rows come by bytes to the target, the others at the end", ordered(await column("total"), 1));
+  if (data.target > 0) check("rows come by their cost to the target, the others at the end", ordered(await column(data.link ? "link" : "total"), 1));
   const head = page.locator("#runs th[data-key=rounds]");
   await head.getByRole("button").click();
   check("a heading sorts upwards", ordered(await column("rounds"), 1) && (await head.getAttribute("aria-sort")) === "ascending");
