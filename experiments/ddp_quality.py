@@ -25,6 +25,16 @@ HOOKS = {
     "corewire q, ratio 37": ["--hook", "core", "--ratio", "37"],
     "corewire 4bit, ratio 37": ["--hook", "core", "--ratio", "37", "--wire", "4bit"],
     "corewire on the gradient, ratio 12": ["--hook", "core-gradient", "--ratio", "12"],
+    **{
+        f"{title} on the {on}": ["--hook", hook, "--ratio", ratio, "--on", on]
+        for title, hook, ratio in [
+            ("Top-K with error feedback, 1 of 100", "topk", "100"),
+            ("QSGD, two bits", "qsgd", "1"),
+            ("EDEN, one bit", "eden", "1"),
+            ("EDEN, one bit for 12", "eden", "12"),
+        ]
+        for on in ("gradient", "momentum")
+    },
 }
 
 

@@ -5,7 +5,8 @@
 
 Data is `random`, `mnist:FOLDER` (the four IDX files, gzipped) or `images:FOLDER` (one folder of pictures for each class, as CIFAR-10 is
 often given). Hooks: none (plain DDP), bf16, powersgd (with --rank), core (with --ratio and --wire), core-gradient, which sketches the gradient
-and leaves the momentum to the optimiser, to see what that costs, and silent, which sends nothing, to see what the others' exchanges take.
+and leaves the momentum to the optimiser, to see what that costs, topk and eden (with --ratio) and qsgd, each on the gradient or, with
+--on momentum, on the momentum, and silent, which sends nothing, to see what the others' exchanges take.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from corewire.torch import CoreState, core_hook
+from hooks import CODES, Gathered, gathered_hook
 
 
 def norm(channels):
@@ -118,6 +120,13 @@ def register(ddp, net, optimizer, arguments):
             state.close()
         ddp.register_comm_hook(state, core_hook)
         return state
+    if arguments.hook in CODES:
+        moved = arguments.on == "momentum"
+        if moved:
+            optimizer.param_groups[0]["momentum"] = 0
+        state = Gathered(arguments.hook, arguments.ratio, 0.9 if moved else 0.0, arguments.seed)
+        ddp.register_comm_hook(state, gathered_hook)
+        return state
     if arguments.hook == "silent":
         ddp.register_comm_hook(None, silent_hook)
     if arguments.hook == "bf16":
@@ -147,7 +156,8 @@ def silent_hook(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hook", choices=["none", "bf16", "powersgd", "core", "core-gradient", "silent"], default="core")
+    parser.add_argument("--hook", choices=["none", "bf16", "powersgd", "core", "core-gradient", *CODES, "silent"], default="core")
+    parser.add_argument("--on", choices=["gradient", "momentum"], default="gradient", help="what topk, qsgd and eden send")
     parser.add_argument("--net", choices=["resnet18", "small", "lenet"], default="resnet18")
     parser.add_argument("--data", default="random")
     parser.add_argument("--rows", type=int, default=12_000)
@@ -182,8 +192,9 @@ def main():
     net = network(arguments.net, images.shape[1], int(labels.max()) + 1)
     net(scaled(test_images[:2]))
     optimizer = torch.optim.SGD(net.parameters(), lr=arguments.lr, momentum=0.9, weight_decay=arguments.weight_decay)
-    # torch's PowerSGD starts its second exchange from a callback: on gloo, buckets then meet the wrong ones. One bucket has no such trouble.
-    ddp = DistributedDataParallel(net, bucket_cap_mb=1000 if arguments.hook == "powersgd" else 25)
+    # torch's PowerSGD starts its second exchange from a callback: on gloo, buckets then meet the wrong ones. One bucket has no such trouble,
+    # and our baselines keep one memory.
+    ddp = DistributedDataParallel(net, bucket_cap_mb=1000 if arguments.hook in ("powersgd", *CODES) else 25)
     state = register(ddp, net, optimizer, arguments)
     per_epoch = len(images) // (arguments.batch * machines)
     steps = arguments.steps or arguments.epochs * per_epoch
@@ -192,7 +203,8 @@ def main():
     )
     random, own = torch.Generator().manual_seed(arguments.seed), torch.Generator().manual_seed(1 + rank)
     flips = arguments.data.startswith("images")
-    counted = lambda: state.stats.sent_bytes if isinstance(state, CoreState) else 0  # noqa: E731
+    counts = state.stats if isinstance(state, CoreState) else state
+    counted = lambda: getattr(counts, "sent_bytes", 0)  # noqa: E731
     loss_sum = 0.0
     for step in range(steps):
         if step == arguments.warm_up:
@@ -226,6 +238,8 @@ def main():
         }  # fmt: skip
         if isinstance(state, CoreState):
             result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats.scalars()}
+        if arguments.hook in CODES:
+            result |= {"ratio": arguments.ratio, "on": arguments.on}
         if arguments.hook == "powersgd":
             result["rank"] = arguments.rank
         print(json.dumps(result), flush=True)

@@ -1,0 +1,67 @@
+"""The baselines of the example: what they say is right, and a run with one of them ends and counts its bytes."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+from hooks import CODES, Gathered  # noqa: E402
+
+
+@pytest.fixture
+def alone(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("name, bytes_of_1000", [("qsgd", 4 * 2 + 256), ("eden", 4 + 125), ("topk", 8 * 100)])
+def test_a_code_says_what_it_should(alone, name, bytes_of_1000):
+    vector = torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    code = CODES[name](1000, 10 if name == "topk" else 1, 3)
+    assert len(code.encode(vector, 1)) == bytes_of_1000
+    if name == "topk":
+        kept = code.decode(code.encode(vector, 1), 1, 0)
+        assert torch.equal(kept[kept != 0], vector[kept != 0]) and kept.abs().gt(0).sum() == 100
+        assert vector[kept == 0].abs().max() <= kept[kept != 0].abs().min()
+        return
+    draws, mean = 2000, torch.zeros(1000)
+    errors = []
+    for step in range(draws):
+        decoded = code.decode(code.encode(vector, step), step, 0)
+        errors.append(((decoded - vector) ** 2).sum().item())
+        mean += decoded / draws
+    # Unbiased: the mean's squared error is that of one draw over their number. It is a sum over 1000 coordinates, so within a fifth.
+    expected = sum(errors) / draws / draws
+    assert ((mean - vector) ** 2).sum().item() < 1.2 * expected
+
+
+def test_what_is_left_out_comes_later(alone):
+    state = Gathered("topk", 10, 0.0, 1)
+    gradient = torch.arange(1.0, 101.0)
+    sums = torch.zeros(100)
+    state.mean(gradient.clone())
+    for _ in range(200):
+        sums += state.mean(gradient.clone())
+    # Nothing is lost, and what is held back stays small: ten entries beyond a tenth of a gradient's sum would be more than comes in.
+    assert torch.equal(200 * gradient - sums, state.error)
+    assert state.error.max() < 2 * gradient.sum() / 10
+
+
+def test_a_run_with_a_baseline_counts_its_bytes(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLES / "ddp_resnet18.py")]
+    arguments = "--net lenet --data random --rows 256 --steps 3 --hook eden --ratio 12 --on momentum --json".split()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *arguments, str(tmp_path / "found")], env=environment, timeout=180, capture_output=True, text=True)
+    assert (tmp_path / "found").exists(), done.stderr
+    found = json.loads((tmp_path / "found").read_text())
+    scalars = round(found["parameters"] / 12)
+    # Two of three steps: a bit for each scalar, and a scale.
+    assert found["counted_bytes_per_step"] == pytest.approx(2 / 3 * (4 + -(-scalars // 8)))
