@@ -55,13 +55,27 @@ def test_what_is_left_out_comes_later(alone):
     assert state.error.max() < 2 * gradient.sum() / 10
 
 
-def test_a_run_with_a_baseline_counts_its_bytes(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLES / "ddp_resnet18.py")]
-    arguments = "--net lenet --data random --rows 256 --steps 3 --hook eden --ratio 12 --on momentum --json".split()
+def example(name, *arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLES / name)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *arguments, str(tmp_path / "found")], env=environment, timeout=180, capture_output=True, text=True)
-    assert (tmp_path / "found").exists(), done.stderr
-    found = json.loads((tmp_path / "found").read_text())
+    done = subprocess.run([*command, *arguments], env=environment, timeout=180, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(lines) == 1, done.stdout + done.stderr
+    return json.loads(lines[0])
+
+
+def test_a_run_with_a_baseline_counts_its_bytes():
+    arguments = "--net lenet --data random --rows 256 --steps 3 --hook eden --ratio 12 --on momentum"
+    found = example("ddp_resnet18.py", *arguments.split())
     scalars = round(found["parameters"] / 12)
     # Two of three steps: a bit for each scalar, and a scale.
     assert found["counted_bytes_per_step"] == pytest.approx(2 / 3 * (4 + -(-scalars // 8)))
+
+
+def test_an_outer_step_goes_where_the_uncompressed_one_goes():
+    text = str(EXAMPLES.parents[1] / "docs" / "pytorch.md")
+    common = ["--text", text, "--inner", "10", "--outer", "6"]
+    sketched, plain = example("diloco.py", *common), example("diloco.py", *common, "--ratio", "0")
+    # ln 90 = 4.5 at the start, for some 90 characters; three quarters of the way is where six outer steps get.
+    assert plain["held_out_loss"] < 3.6 and sketched["held_out_loss"] < plain["held_out_loss"] + 0.2, (plain, sketched)
+    assert sketched["fewer_than_ddp"] > 10 * 200
