@@ -248,7 +248,10 @@ impl Method for FedNl {
             }
             Ok(Vec::new())
         };
-        context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
+        let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
+        if !reply.message.is_empty() {
+            return Err(refused(0, "the hub has nothing to say to a Hessian").into());
+        }
         Ok(())
     }
 
