@@ -143,6 +143,8 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("diana", "k=10", 700),
         ("diana", "codec=natural", 80),
         ("diana", "codec=randk-common,k=10", 1400),
+        ("vr-diana", "k=10", 4500),
+        ("vr-diana", "codec=natural", 930),
         ("adiana", "k=10", 4000),
         ("adiana", "codec=natural", 400),
         ("adiana", "codec=randk-common,k=10", 5000),
@@ -589,6 +591,15 @@ fn a_gradient_that_is_asked_for_anew_leaves_directions_conjugate() {
 }
 
 #[test]
+fn vr_diana_has_a_floor_where_its_anchor_never_moves() {
+    let bench = bench();
+    let finish = &bench.run("vr-diana", "codec=natural,p=1e-6", 3000, 1e-8)[0];
+    // Rows at x and at the start differ by as much as x has moved, and what drawing one of eight makes of that stays.
+    assert_eq!(finish.ended, Ended::Rounds);
+    assert!(relative(finish) > 5e-3 && relative(finish) < 0.5, "{}", relative(finish));
+}
+
+#[test]
 fn disco_with_no_preconditioner_is_conjugate_gradients() {
     let bench = bench();
     // A mu far above all curvature leaves a multiple of the identity. cg takes a round for its first gradient; a Newton step of disco is one round.
@@ -851,7 +862,12 @@ fn proximal_steps_lead_to_the_optimum_with_an_l1_term() {
     )
     .1;
     let bench = Bench { problem, constants, optimum };
-    for (id, text, rounds) in [("cgd", "", 100), ("diana", "codec=natural", 200), ("ef21", "codec=sign", 1000)] {
+    for (id, text, rounds) in [
+        ("cgd", "", 100),
+        ("diana", "codec=natural", 200),
+        ("vr-diana", "codec=natural", 4000),
+        ("ef21", "codec=sign", 1000),
+    ] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
         assert_eq!(finish.ended, Ended::Target, "{id}: {:.1e}", relative(finish));
     }

@@ -15,6 +15,7 @@ use crate::method::accelerated::Accelerated;
 use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::learned_hessian::{Contraction, FedNl};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
+use crate::method::baselines::loopless::{VrDiana, VrDianaSettings};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
@@ -374,6 +375,43 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let Compressed { channel, omega, common, .. } = b.unbiased()?;
             let step = 1.0 / (big + 6.0 * known.noise(omega, common) * if common { big } else { most });
             Ok(b.descent(Diana::new(channel, dim, 1.0 / (1.0 + omega)), step, None))
+        },
+        gossip: None,
+    },
+    MethodInfo {
+        id: "vr-diana",
+        title: "VR-DIANA",
+        line: "DIANA on mini-batches whose noise a full gradient at an earlier point removes",
+        reference: "Horvath, Kovalev, Mishchenko, Stich, Richtarik, Stochastic Distributed Learning with Gradient Quantization and Variance Reduction, 2019",
+        family: "variance-reduced",
+        exact: true,
+        convex_only: true,
+        proximal: true,
+        parameters: &[
+            SCALE,
+            WIRE,
+            parameter("codec", "randk", "unbiased codec: randk, randk-common, qsgd, natural, terngrad, drive or eden"),
+            parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"),
+            parameter("levels", "auto", "levels of QSGD; auto is sqrt(d)"),
+            parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
+            parameter("batch", "1", "rows of a mini-batch per machine; 0 takes all"),
+            parameter("p", "0.05", "probability of a full gradient; the paper takes 1 over a machine's rows"),
+        ],
+        build: |b| {
+            let (known, v) = (b.constants, &b.values);
+            let Compressed { channel, omega, common, .. } = b.unbiased()?;
+            let batch = v.count("batch", 1, 0, usize::MAX)?;
+            let rows = if batch == 0 { f64::INFINITY } else { batch as f64 };
+            let own = if common { known.smoothness } else { known.max_smoothness } + known.trace / rows;
+            let sampled = known.trace / (rows * known.machines as f64);
+            let settings = VrDianaSettings {
+                step: b.scale / (known.smoothness + 6.0 * known.noise(omega, common) * own + 6.0 * sampled),
+                batch,
+                probability: v.number("p", 0.05, 1e-6, 1.0)?,
+                l1: known.l1,
+            };
+            let estimator = Diana::new(channel, b.dim, 1.0 / (1.0 + omega));
+            Ok(boxed(VrDiana::new(b.start(), estimator, settings, b.randomness)))
         },
         gossip: None,
     },

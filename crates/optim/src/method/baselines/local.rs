@@ -11,7 +11,13 @@ use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 
 /// A gradient of all rows, or of a few drawn ones.
-fn local_gradient(objective: &mut dyn Objective, x: &[f64], batch: usize, words: &mut Words, out: &mut [f64]) {
+pub(super) fn local_gradient(
+    objective: &mut dyn Objective,
+    x: &[f64],
+    batch: usize,
+    words: &mut Words,
+    out: &mut [f64],
+) {
     let rows = objective.rows();
     if batch == 0 || rows == 0 {
         return objective.gradient(x, out);

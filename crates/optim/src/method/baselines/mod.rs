@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`skip`]: Scaffnew, GradSkip, LoCoDL.
 //! - [`local`]: FedLin, FedAvg, SCAFFOLD, distributed SVRG.
+//! - [`loopless`]: VR-DIANA, on mini-batches.
 //! - [`two_query`]: ADIANA, CANITA.
 //! - [`coordinates`]: SEGA, ASEGA, IBCD.
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
@@ -16,6 +17,7 @@
 pub mod coordinates;
 pub mod learned_hessian;
 pub mod local;
+pub mod loopless;
 pub mod model;
 pub mod quasi_newton;
 pub mod second_order;
