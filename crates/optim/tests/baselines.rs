@@ -130,6 +130,8 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("giant", "", 32),
         ("disco", "", 6),
         ("dane", "", 34),
+        ("newton-sketch", "", 2),
+        ("newton-sketch", "rows=4", 36),
         ("fednl", "", 2),
         ("fednl", "first=none", 20),
         ("fednl", "codec=topk,first=none", 48),
@@ -186,12 +188,13 @@ fn second_order_methods_reach_the_optimum_off_quadratics_too() {
         ("giant", "", 34),
         ("disco", "", 10),
         ("dane", "", 70),
+        ("newton-sketch", "", 8),
+        ("newton-sketch", "rows=4", 34),
         ("fednl", "", 28),
         ("fednl", "codec=topk", 54),
         ("fednl", "first=none", 44),
     ] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
-        println!("{id} {text}: {} rounds, {} exchanges", finish.last.round, finish.last.traffic.exchanges);
         assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));
     }
 }
@@ -378,6 +381,7 @@ fn everything() -> Vec<(&'static str, &'static str)> {
         ("cg", "codec=int8,replace=0"),
         ("fednl", "first=none"),
         ("fednl", "codec=topk"),
+        ("newton-sketch", "rows=4"),
     ]);
     all
 }
@@ -458,6 +462,8 @@ fn messages_have_the_length_that_their_page_says() {
         ("cg", "codec=int8", 54, Some(54)),
         // The gradient, the direction, ten changes of f.
         ("giant", "", 200 + 200 + 40, Some(440)),
+        // The gradient, four rows and ten changes of f; a slope, a step and the changes.
+        ("newton-sketch", "rows=4", 200 + 800 + 40, Some(8 + 200 + 40)),
         // The gradient, the norm, a sign and a vector; a step.
         ("fednl", "first=none", 200 + 4 + 1 + 200, Some(200)),
         ("fednl", "first=none,codec=topk,k=10", 200 + 4 + (10 * (32 + 11usize)).div_ceil(8), Some(200)),
@@ -624,6 +630,27 @@ fn one_shot_averaging_is_one_exchange_and_has_a_floor() {
     let same = Problem::quadratic(vec![1.0, 0.5, 0.1], 1, &randomness());
     let same = Bench { constants: Constants::measure(&same), problem: same, optimum: 0.0 };
     assert_eq!(same.run("one-shot", "", 100, 1e-8)[0].ended, Ended::Target);
+}
+
+#[test]
+fn a_root_of_the_hessian_squares_to_it() {
+    let x: Vec<f64> = (0..DIM).map(|j| (j % 5) as f64 - 2.0).collect();
+    let v: Vec<f64> = (0..DIM).map(|j| (j % 3) as f64 - 0.5).collect();
+    let eigenvalues = (0..DIM).map(|i| 1.0 / (1 + i) as f64).collect();
+    for problem in [leaning(Model::Logistic, 0.02).problem, Problem::quadratic(eigenvalues, 2, &randomness())] {
+        let mut objective = problem.objective(1);
+        let (mut expected, alpha) = (vec![0.0; DIM], objective.strong_convexity());
+        objective.hessian_vector(&x, &v, &mut expected);
+        let curved = objective.curved().unwrap();
+        let rows = curved.root_rows();
+        let unit = |k: usize| (0..rows).map(|j| f64::from(u8::from(j == k))).collect();
+        let mut found: Vec<f64> = v.iter().map(|v| alpha * v).collect();
+        for row in curved.combine_root(&x, &(0..rows).map(unit).collect::<Vec<_>>()) {
+            let weight: f64 = row.iter().zip(&v).map(|(a, v)| a * v).sum();
+            found.iter_mut().zip(&row).for_each(|(found, a)| *found += weight * a);
+        }
+        assert!(apart(&found, &expected) < 1e-12, "{:.1e}", apart(&found, &expected));
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
+use crate::method::baselines::sketched_hessian::NewtonSketch;
 use crate::method::baselines::skip::{LoCoDl, LoCoDlConstants, Scaffnew};
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
 use crate::method::conjugate::Conjugate;
@@ -196,6 +197,22 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         build: |b| {
             let mu = b.values.number("mu", 0.5 * b.constants.smoothness, 0.0, f64::INFINITY)?;
             Ok(boxed(Dane::new(b.start(), mu / b.scale, b.exact())))
+        },
+        gossip: None,
+    },
+    MethodInfo {
+        id: "newton-sketch",
+        title: "Newton sketch",
+        line: "Newton's method at the hub with random sketches of the machines' Hessians",
+        reference: "Pilanci and Wainwright, Newton Sketch, 2017; Li and others, FedNS, 2024",
+        family: "second-order",
+        exact: true,
+        convex_only: true,
+        proximal: false,
+        parameters: &[parameter("rows", "32", "rows of a machine's sketch, of d floats each")],
+        build: |b| {
+            let rows = b.values.count("rows", 32, 1, 1 << 20)?;
+            Ok(boxed(NewtonSketch::new(b.start(), rows, b.randomness)))
         },
         gossip: None,
     },

@@ -474,6 +474,21 @@ impl Curved for Linear {
         wanted(found, always, most, least)
     }
 
+    fn root_rows(&self) -> usize {
+        self.matrix.rows()
+    }
+
+    fn combine_root(&mut self, x: &[f64], coefficients: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let roots: Vec<f64> = self.row_curvatures(x).iter().map(|weight| weight.sqrt()).collect();
+        let combine = |row: &Vec<f64>| {
+            let product: Vec<f64> = row.iter().zip(&roots).map(|(c, root)| c * root).collect();
+            let mut out = vec![0.0; self.matrix.dim()];
+            self.matrix.multiply_transposed_add(0..self.matrix.rows(), &product, &mut out);
+            out
+        };
+        coefficients.iter().map(combine).collect()
+    }
+
     fn touched(&self) -> Vec<bool> {
         let mut touched = vec![false; self.matrix.dim()];
         for row in self.matrix.iter() {

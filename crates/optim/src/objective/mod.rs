@@ -101,6 +101,12 @@ pub trait Curved {
     /// a vector is that of its largest entry, so that every machine finds the same.
     fn eigenpairs(&mut self, x: &[f64], always: usize, most: usize, least: f64) -> Eigen;
 
+    /// Rows of a root A of the Hessian less alpha, A'A.
+    fn root_rows(&self) -> usize;
+
+    /// A'c with that root at x, for every c, which has an entry for each row of A.
+    fn combine_root(&mut self, x: &[f64], coefficients: &[Vec<f64>]) -> Vec<Vec<f64>>;
+
     /// Which columns any of the rows has.
     fn touched(&self) -> Vec<bool>;
 

@@ -85,6 +85,16 @@ impl Curved for Quadratic {
         wanted(Eigen { values, vectors: order.iter().map(unit).collect() }, always, most, least)
     }
 
+    fn root_rows(&self) -> usize {
+        self.eigenvalues.len()
+    }
+
+    fn combine_root(&mut self, _: &[f64], coefficients: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let smallest = self.strong_convexity();
+        let entry = |(c, value): (&f64, &f64)| c * (value - smallest).max(0.0).sqrt();
+        coefficients.iter().map(|row| row.iter().zip(&self.eigenvalues).map(entry).collect()).collect()
+    }
+
     fn touched(&self) -> Vec<bool> {
         vec![true; self.eigenvalues.len()]
     }

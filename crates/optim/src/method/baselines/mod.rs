@@ -10,6 +10,7 @@
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
 //! - [`mod@quasi_newton`]: limited-memory BFGS.
 //! - [`learned_hessian`]: FedNL, whose hub learns the Hessian.
+//! - [`sketched_hessian`]: Newton sketch, whose hub gets random combinations of rows.
 //! - [`second_order`]: GIANT, DiSCO, DANE, one-shot averaging.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
@@ -22,6 +23,7 @@ pub mod model;
 pub mod quasi_newton;
 pub mod second_order;
 pub mod signs;
+pub mod sketched_hessian;
 pub mod skip;
 pub mod two_query;
 

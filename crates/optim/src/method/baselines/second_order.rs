@@ -27,7 +27,7 @@ const GRID: usize = 10;
 const ARMIJO: f64 = 0.1;
 
 /// The longest step of the grid 1, 1/shrink, 1/shrink^2, .. along which f falls as Armijo asks, and 0 if there is none; in one exchange of the changes of f.
-fn grid_search(
+pub(super) fn grid_search(
     round: u64,
     context: &mut Context<'_>,
     x: &[f64],
