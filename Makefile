@@ -15,7 +15,7 @@ PYTHON := $(TARGET)/python
 TORCH_VERSION := 2.15.0
 MATURIN_VERSION := 1.16.0
 
-.PHONY: help setup build test fmt lint doc deny answers sklearn mpi neon browser python unit soak bench clean
+.PHONY: help setup build test fmt lint doc deny answers sklearn mpi neon browser python parquet unit soak bench clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ help: ## Lists the targets.
 build: ## Builds the command line: target/release/corewire.
 	cargo build --release
 
-PARTS := setup fmt lint doc deny answers sklearn mpi neon browser python unit
+PARTS := setup fmt lint doc deny answers sklearn mpi neon browser python parquet unit
 
 test: ## Sets up and runs everything below but soak and bench, and says how long each part took.
 	@for part in $(PARTS); do \
@@ -148,6 +148,10 @@ $(PYTHON)/bin/pytest:
 	@if ! python3 -m venv $(PYTHON); then echo "skipped: python3 -m venv failed"; exit 0; fi; \
 	$(PYTHON)/bin/pip install --quiet maturin==$(MATURIN_VERSION) numpy scikit-learn torch==$(TORCH_VERSION) pytest \
 	    || echo "skipped: pip could not install torch, scikit-learn, numpy, maturin and pytest"
+
+# Apart from `unit`, whose tests see to it that a build without the feature says what to do.
+parquet: ## Reads Parquet files of every kind, and damaged ones.
+	cargo test --quiet -p corewire-data --features parquet --test parquet
 
 # With downloads, so that their tests run too. The last line adds up what cargo printed for every test program.
 unit: ## Runs all tests of the workspace, and adds them up.

@@ -64,7 +64,7 @@ fn try_out(session: &Session) -> Result<Done<Recorder>> {
 const MOST_NEWTON: u64 = 60;
 
 /// Seconds that all trials may take together: of a sample, and of all rows, whose trials should not depend on what else the computer does.
-const SECONDS: [f64; 2] = [8.0, 20.0];
+const SECONDS: [f64; 2] = [8.0, 120.0];
 
 /// Tries all of these methods, the last first. Each has its share of the time that the others left: core-newton, which is tried whole, most.
 pub fn forecasts(session: &Session, names: &[&str], is_sample: bool) -> Result<Vec<Forecast>> {

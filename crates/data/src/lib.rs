@@ -30,6 +30,8 @@ mod kernel;
 mod libsvm;
 mod matrix;
 mod number;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod prepare;
 mod read;
 pub mod shard;

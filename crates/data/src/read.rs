@@ -1,10 +1,13 @@
 //! From a path to a data set: opening, decompressing within a limit, and telling the formats apart.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "parquet")]
+use crate::parquet;
 use crate::table::{Cells, ColumnOptions, Part, Schema, Survey, Table};
 use crate::{DataError, DataSet, Matrix, csv, idx, libsvm, text};
 
@@ -79,6 +82,8 @@ pub enum Format {
     Csv,
     /// The format of MNIST.
     Idx,
+    /// Columns with types, read as the CSV that they stand for.
+    Parquet,
 }
 
 /// A decoder that would need a larger window is refused; `xz -9` needs 64 MiB.
@@ -155,40 +160,64 @@ impl Raw {
     }
 }
 
-/// Reads a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2.
+/// Reads a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2; Parquet, where that is built in.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Raw, DataError> {
     let bytes = read_file(path, options)?;
     if options.allow_empty && text::lines(&bytes).all(|(_, line)| matches!(line.trim_ascii(), [] | [b'#', ..])) {
         let nothing = Matrix::sparse(vec![0], Vec::new(), Vec::new(), options.dim.unwrap_or(1));
         return Ok(Raw::Rows(DataSet::new(stem(path), nothing, Vec::new()), false));
     }
-    let format = options.format.map_or_else(|| sniff(path, &bytes), Ok)?;
-    check_memory(path, &bytes, format, options)?;
+    let (format, bytes, options) = &told_apart(path, bytes, options)?;
+    check_memory(path, bytes, *format, options)?;
     match format {
-        Format::Libsvm => Ok(Raw::Rows(libsvm::parse_libsvm(path, &bytes, options)?, false)),
-        Format::Csv => csv::parse_table(path, &bytes, options).map(Raw::Table),
+        Format::Libsvm => Ok(Raw::Rows(libsvm::parse_libsvm(path, bytes, options)?, false)),
+        Format::Csv | Format::Parquet => csv::parse_table(path, bytes, options).map(Raw::Table),
         Format::Idx => {
-            idx::check_holds_samples(path, &bytes)?;
+            idx::check_holds_samples(path, bytes)?;
             let (labels_path, labels) = match find_labels(path, options) {
-                Err(_) if options.unlabelled => (path.to_owned(), idx::no_labels(&bytes)),
+                Err(_) if options.unlabelled => (path.to_owned(), idx::no_labels(bytes)),
                 found => {
                     let path = found?;
                     let labels = read_file(&path, options)?;
                     (path, labels)
                 }
             };
-            idx::parse_idx(path, &bytes, &labels_path, &labels, options).map(|set| Raw::Rows(set, true))
+            idx::parse_idx(path, bytes, &labels_path, &labels, options).map(|set| Raw::Rows(set, true))
         }
     }
 }
 
-/// The lines of a file, where it is CSV.
+/// The lines of a file, where it is CSV or stands for it.
 pub fn csv_lines(path: &Path, options: &ReadOptions) -> Result<Option<csv::CsvLines>, DataError> {
-    let bytes = read_file(path, options)?;
-    if options.format.map_or_else(|| sniff(path, &bytes), Ok)? != Format::Csv {
-        return Ok(None);
+    match told_apart(path, read_file(path, options)?, options)? {
+        (Format::Csv | Format::Parquet, text, options) => csv::CsvLines::new(path, text, &options).map(Some),
+        _ => Ok(None),
     }
-    csv::CsvLines::new(path, bytes, options).map(Some)
+}
+
+/// The format of a file, and its bytes; the text of one that is read as CSV, with how to read it.
+fn told_apart<'a>(
+    path: &Path,
+    bytes: Vec<u8>,
+    options: &'a ReadOptions,
+) -> Result<(Format, Vec<u8>, Cow<'a, ReadOptions>), DataError> {
+    match options.format.map_or_else(|| sniff(path, &bytes), Ok)? {
+        Format::Parquet => {
+            let (text, options) = parquet::to_csv(path, options)?;
+            Ok((Format::Parquet, text, Cow::Owned(options)))
+        }
+        other => Ok((other, bytes, Cow::Borrowed(options))),
+    }
+}
+
+#[cfg(not(feature = "parquet"))]
+mod parquet {
+    use super::*;
+
+    pub fn to_csv(path: &Path, _: &ReadOptions) -> Result<(Vec<u8>, ReadOptions), DataError> {
+        let what = "this is a Parquet file; build corewire with `--features parquet`, or convert it to CSV first";
+        Err(DataError::file(path, what))
+    }
 }
 
 /// Reads a file as numbers: words of CSV become columns of zeros and ones.
@@ -219,7 +248,7 @@ fn check_memory(path: &Path, bytes: &[u8], format: Format, options: &ReadOptions
     let count = |is: fn(u8) -> bool| bytes.iter().filter(|&&byte| is(byte)).count() as u64;
     let (numbers, each) = match format {
         Format::Libsvm => (count(|byte| byte == b':'), 12),
-        Format::Csv => (count(|byte| b",;\t\n".contains(&byte)), 8),
+        Format::Csv | Format::Parquet => (count(|byte| b",;\t\n".contains(&byte)), 8),
         Format::Idx => (bytes.len() as u64, 8),
     };
     let (needed, allowed) = (COPIES * each * numbers, options.max_memory);
@@ -294,10 +323,12 @@ fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
     if idx::is_idx(bytes) {
         return Ok(Format::Idx);
     }
+    if bytes.starts_with(b"PAR1") {
+        return Ok(Format::Parquet);
+    }
     let foreign = match bytes {
         [b'P', b'K', 3 | 5, 4 | 6, ..] => Some("a ZIP archive; unpack it first"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("compressed by zstd; decompress it first"),
-        [b'P', b'A', b'R', b'1', ..] => Some("a Parquet file; convert it to CSV first"),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Some("a NumPy file; save it as CSV first"),
         [0x89, b'H', b'D', b'F', ..] => Some("an HDF5 file; convert it to CSV first"),
         _ if bytes.get(257..262) == Some(b"ustar") => Some("a tar archive; unpack it first"),
