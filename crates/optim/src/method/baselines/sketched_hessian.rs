@@ -88,7 +88,7 @@ impl Method for NewtonSketch {
                 add_scaled(share, &own[..dim], &mut gradient);
                 sketches.extend(own[dim..].chunks_exact(dim).map(<[f64]>::to_vec));
             }
-            let mut direction = conjugate_gradients(gradient.clone(), 1e-8, 20 * dim, |v, out| {
+            let mut direction = conjugate_gradients(gradient.clone(), 1e-8, &mut || true, |v, out| {
                 out.iter_mut().zip(v).for_each(|(out, v)| *out = alpha * v);
                 sketches.iter().for_each(|row| add_scaled(share * dot(row, v), row, out));
             });
