@@ -29,7 +29,7 @@ from corewire._native import MeanWire, Sketch
 
 __all__ = ["CoreState", "Stats", "all_reduce_mean", "core_hook"]
 
-WIRES = ("q", "4bit", "int8", "float32")
+WIRES = ("q", "4bit", "1bit", "int8", "float32")
 # In the form for AdamW: how much of the second moments is kept from step to step, when they are averaged over processes, and what is added
 # to them of a tensor's own mean, so that no coordinate is blown up.
 KEEP_SECOND, FIRST_SECONDS, EVERY_SECOND, FLOOR = 0.98, 5, 20, 1e-3
@@ -80,8 +80,8 @@ class CoreState:
         ratio: parameters for each scalar that travels; 12 is safe, 37 saves three times as much for about a point of accuracy.
         beta: the momentum's factor, which `optimizer` takes from the optimiser.
         seed: what all processes must share: a whole number, or 32 bytes that nobody else knows.
-        wire: "q" for integers at their entropy through a sharded hub, "4bit" for packed integers through it, "int8" for an all-reduce of
-            bytes, "float32" for scalars as they are.
+        wire: "q" for integers at their entropy through a sharded hub, "4bit" for packed integers and "1bit" for signs through it,
+            "int8" for an all-reduce of bytes, "float32" for scalars as they are.
         eta: the variance that each quantisation adds, relative to the scalars' own.
         dense_steps: so many first steps are sent uncompressed.
         keep_vectors: parameters of one dimension (biases, norms) are sent as they are.
@@ -313,7 +313,7 @@ class CoreState:
 
     def _quantised_mean(self, scalars: torch.Tensor, rank: int, machines: int) -> None:
         if machines not in self._wires:
-            code = "4bit" if self.wire == "4bit" else "q"
+            code = self.wire if self.wire in ("4bit", "1bit") else "q"
             self._wires[machines] = MeanWire(self.seed, len(scalars), machines, code)
         wire = self._wires[machines]
         if self._scale_squared == 0.0:
@@ -460,7 +460,7 @@ class CoreState:
         vector = torch.randn(self._sketched).numpy()
         out, clock = np.empty(len(self._scalars), np.float32), _Clock(Stats())
         self._sketch.project(0, vector, out)
-        code = "4bit" if self.wire == "4bit" else "q"
+        code = self.wire if self.wire in ("4bit", "1bit") else "q"
         wire = MeanWire(self.seed, len(out), machines, code)
         step = math.sqrt(12 * self.eta * float(np.mean(np.square(out))))
         first = wire.split(0, 0, out, step)
@@ -473,7 +473,7 @@ class CoreState:
         return clock.stats.sketch_seconds
 
     def _guess(self, machines: int) -> float:
-        bits = {"q": 1.6, "4bit": 4.0, "int8": 8.0, "float32": 32.0}[self.wire]
+        bits = {"q": 1.6, "4bit": 4.0, "1bit": 1.0, "int8": 8.0, "float32": 32.0}[self.wire]
         return _ring_bytes(math.ceil(len(self._scalars) * bits / 8) + 4 * (self._size - self._sketched), machines)
 
 

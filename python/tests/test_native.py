@@ -119,6 +119,27 @@ def test_a_sharded_hub_gives_all_machines_the_same_unbiased_mean(code, scalars, 
         assert sum(len(message) for message in sent[0]) <= scalars / 2 + 8 * (scalars / 2**15 + machines + 1)
 
 
+def test_signs_of_rotations_are_unbiased():
+    dim, budget, machines, rounds = 3000, 500, 2, 3000
+    random = np.random.default_rng(7)
+    theirs = [random.standard_normal(dim).astype(np.float32) for _ in range(machines)]
+    sketch, wire = Sketch(dim, budget, "hadamard", 3), MeanWire(3, budget, machines, "1bit")
+    sums, errors, mean = np.zeros(dim), [], np.mean(theirs, axis=0)
+    for round in range(rounds):
+        scalars = [sketch.project(round, vector) for vector in theirs]
+        sent = [wire.split(round, rank, scalars[rank], 0.0) for rank in range(machines)]
+        replies = [wire.combine(round, hub, [messages[hub] for messages in sent], 0.0, 0.0) for hub in range(machines)]
+        out = np.empty(budget, np.float32)
+        wire.join(round, replies, 0.0, out)
+        rebuilt = sketch.reconstruct(round, out)
+        errors.append(np.square(rebuilt - mean).sum())
+        sums += rebuilt
+    # The squared error of a mean of so many is one's own over their number; a sum over 3000 coordinates is within a tenth of it.
+    assert np.square(sums / rounds - mean).sum() < 1.1 * np.mean(errors) / rounds
+    # Shards of 250 are rotated as 256: a bit each, and a length and a scale in each of two messages.
+    assert sum(map(len, sent[0])) == 2 * (256 / 8 + 8)
+
+
 def test_sums_of_bytes_give_the_mean():
     scalars, machines, step = 50_000, 4, 0.5
     random = np.random.default_rng(6)

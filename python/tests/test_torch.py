@@ -38,13 +38,13 @@ def answers(processes, scenario, folder, *keys, seconds=120):
     return [json.loads(path.read_text()) for path in found]
 
 
-@pytest.mark.parametrize("processes, wire", [(2, "q"), (4, "q"), (2, "4bit"), (4, "int8"), (2, "float32")])
+@pytest.mark.parametrize("processes, wire", [(2, "q"), (4, "q"), (2, "4bit"), (2, "1bit"), (4, "int8"), (2, "float32")])
 def test_all_processes_have_the_same_bits_and_learn(tmp_path, processes, wire):
     found = answers(processes, "train", tmp_path, f"wire={wire}")
     assert len({answer["digest"] for answer in found}) == 1
     # ln 3 = 1.10 at the start; a run without compression ends at 0.2 to 0.4 on these batches.
     assert all(answer["loss"] < 0.8 for answer in found), found
-    bits = {"q": 3.0, "4bit": 4.2, "int8": 8.2, "float32": 32.2}[wire]
+    bits = {"q": 3.0, "4bit": 4.2, "1bit": 1.8, "int8": 8.2, "float32": 32.2}[wire]
     # Of 32 bits for each of 8 parameters; 5,699 parameters are few, so lengths and flags weigh.
     assert found[0]["factor"] > 0.8 * 8 * 32 / bits / (1.35 if processes == 4 else 1.1), found[0]
 
