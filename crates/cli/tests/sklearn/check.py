@@ -268,7 +268,8 @@ def check_files():
         path = FOLDER / f"mushrooms-{part}.libsvm"
         dump_svmlight_file(x[rows], y[rows], str(path), zero_based=False)
         parts.append((path, x[rows], y[rows]))
-    check_classes("mushrooms", *parts, sparse, [])
+    model = check_classes("mushrooms", *parts, sparse, [])
+    round_trip("mushrooms", model, parts[1][0], dense=parts[1][1].toarray())
     rows = lzma.open(DATA / "covtype.csv.xz", "rt").read().splitlines()
     if not rows[0][0].isdigit():
         rows = rows[1:]
@@ -280,7 +281,9 @@ def check_files():
         path.write_text("\n".join(lines) + "\n")
         table = np.loadtxt(io.StringIO("\n".join(lines)), delimiter=",")
         parts.append((path, table[:, :-1], table[:, -1] == 2))
-    check_classes("covtype", *parts, StandardScaler(), ["problem.classes=[[1,3,4,5,6,7],[2]]"])
+    model = check_classes("covtype", *parts, StandardScaler(), ["problem.classes=[[1,3,4,5,6,7],[2]]"])
+    columns = {f"x{place}": cells for place, cells in enumerate(parts[1][1].T, 1)}
+    round_trip("covtype", model, parts[1][0], columns=columns)
 
 
 def main():
