@@ -343,6 +343,8 @@ fn a_path_of_penalties_begins_where_the_last_ended_and_is_chosen_by_held_out_row
     assert!(score["accuracy"].as_f64().unwrap() > 0.85, "{score}");
     let refused = complaint(&["run", "--set", "problem.alpha=[1, 0.1]"]);
     assert!(refused.contains("`corewire path --alphas 1,0.1,0.01` tries several"), "{refused}");
+    let refused = complaint(&["path", "--set", "machines.engine=mpi"]);
+    assert!(refused.contains("`path` runs on threads; run the chosen alpha under mpirun"), "{refused}");
 }
 
 #[test]
