@@ -9,9 +9,9 @@ use crate::{contiguous, contiguous_mut, expect_length, read_seed};
 
 /// Common random directions: everybody with the same seed has the same ones in every round.
 ///
-/// `project` turns a vector of `dim` numbers into `budget` scalars, which may be summed over machines; `reconstruct` turns scalars back into
-/// a vector whose mean over rounds is the vector itself. float32 or float64, one-dimensional and contiguous; nothing is copied, and the
-/// interpreter lock is released. The bits are those of the Rust library, on every CPU and for any number of threads.
+/// `project` turns a vector of `dim` numbers into `budget` scalars, which may be summed over machines; `reconstruct` turns scalars back
+/// into a vector whose mean over rounds is the vector itself. float32 or float64, one-dimensional and contiguous; nothing is copied, and
+/// the interpreter lock is released. The bits are those of the Rust library, on every CPU and for any number of threads.
 ///
 /// >>> import numpy as np
 /// >>> from corewire import Sketch

@@ -66,7 +66,8 @@ const MOST_NEWTON: u64 = 60;
 /// Seconds that all trials may take together: of a sample, and of all rows, whose trials should not depend on what else the computer does.
 const SECONDS: [f64; 2] = [8.0, 120.0];
 
-/// Tries all of these methods, the last first. Each has its share of the time that the others left: core-newton, which is tried whole, most.
+/// Tries all of these methods, the last first. Each has its share of the time that the others left: core-newton, which is tried whole,
+/// most.
 pub fn forecasts(session: &Session, names: &[&str], is_sample: bool) -> Result<Vec<Forecast>> {
     let seconds = SECONDS[usize::from(!is_sample)];
     let (bar, begun) = (Phase::new(session.quiet, "trying", names.len() as u64), std::time::Instant::now());
@@ -168,8 +169,8 @@ pub fn candidates(job: &Job, dim: usize) -> Vec<&'static str> {
     CANDIDATES.into_iter().filter(|name| newton || *name != "core-newton").collect()
 }
 
-/// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without one. Where the
-/// rows stay at their sites the machines settle it alike.
+/// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without
+/// one. Where the rows stay at their sites the machines settle it alike.
 pub fn settle(mut session: Session) -> Result<Session> {
     if session.job.method.name.is_some() || session.pooled.is_none() {
         return Ok(session);

@@ -18,7 +18,8 @@ use crate::session::{self, Pooled, Session, execute};
 use crate::{job, out, progress, summary, units};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
-const DEFAULT: &str = "core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
+const DEFAULT: &str = "\
+    core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
 /// Tuning goes along a grid from where theory is, up until two in a row are no better, then down while that helps, and at most so far:
 /// theory's steps for error feedback are a hundred times too careful on real data.
 const FARTHEST: i32 = 12;

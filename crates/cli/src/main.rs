@@ -90,9 +90,9 @@ enum Command {
     #[command(after_help = "Example:\n  corewire path job.toml --alphas 1,0.1,0.01,1e-3 --out runs/best")]
     Path(path::Arguments),
     /// Run many methods on the same problem and show loss against real bytes, as a table, CSV and an HTML report.
-    #[command(
-        after_help = "Examples:\n  corewire compare                              # 16 methods on the bundled data\n  corewire compare job.toml --methods core-cg,cg,ef21:k=15 --out results"
-    )]
+    #[command(after_help = "Examples:\n  \
+        corewire compare                              # 18 methods on the bundled data\n  \
+        corewire compare job.toml --methods core-cg,cg,ef21:k=15 --out results")]
     Compare(compare::Arguments),
     /// Rebuild the HTML report of a comparison from its results.
     #[command(after_help = "Example:\n  corewire report corewire-compare")]

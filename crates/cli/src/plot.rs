@@ -55,7 +55,8 @@ pub fn eigenvalues(spectrum: &Spectrum, all: Option<&[f64]>, mu: f64) -> String 
     for decade in low as i32..=top as i32 {
         let at = y(10f64.powi(decade));
         svg += &format!(
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">1e{decade}</text>\n",
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{}\" \
+             y=\"{:.1}\" text-anchor=\"end\">1e{decade}</text>\n",
             width - 20.0,
             left - 8.0,
             at + 4.0
@@ -64,7 +65,8 @@ pub fn eigenvalues(spectrum: &Spectrum, all: Option<&[f64]>, mu: f64) -> String 
     for decade in 0..=most as i32 {
         let at = x(10f64.powi(decade));
         svg += &format!(
-            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"20\" y2=\"{}\"/><text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"20\" y2=\"{}\"/><text x=\"{at:.1}\" \
+             y=\"{}\" text-anchor=\"middle\">{}</text>\n",
             height - bottom,
             height - bottom + 20.0,
             10u64.pow(decade as u32)
@@ -75,7 +77,8 @@ pub fn eigenvalues(spectrum: &Spectrum, all: Option<&[f64]>, mu: f64) -> String 
         &format!("<polyline fill=\"none\" stroke=\"#2a78c8\" stroke-width=\"2.5\" points=\"{}\"/>\n", path.join(" "));
     if mu > 0.0 {
         svg += &format!(
-            "<line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#c8642a\" stroke-dasharray=\"5 4\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">mu</text>\n",
+            "<line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#c8642a\" stroke-dasharray=\"5 \
+             4\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">mu</text>\n",
             width - 20.0,
             width - 24.0,
             y(mu) - 6.0,

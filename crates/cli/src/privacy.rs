@@ -132,8 +132,15 @@ fn plot(accountant: &Accountant, budget: u64, rounds: u64) -> Result<String> {
         .map(|i| {
             let (epsilon, k) = (top * f64::from(i) / 4.0, rounds as f64 * f64::from(i) / 4.0);
             format!(
-                "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{epsilon:.2}</text><text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{k:.0}</text>",
-                width - 20.0, left - 8.0, y(epsilon) + 4.0, x(k), height - bottom + 20.0, at = y(epsilon)
+                "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text x=\"{}\" \
+                 y=\"{:.1}\" text-anchor=\"end\">{epsilon:.2}</text><text x=\"{:.1}\" y=\"{}\" \
+                 text-anchor=\"middle\">{k:.0}</text>",
+                width - 20.0,
+                left - 8.0,
+                y(epsilon) + 4.0,
+                x(k),
+                height - bottom + 20.0,
+                at = y(epsilon)
             )
         })
         .collect();
@@ -142,7 +149,8 @@ fn plot(accountant: &Accountant, budget: u64, rounds: u64) -> Result<String> {
          <style>svg{{background:#fff;color:#223}} text{{fill:currentColor}} .grid{{stroke:currentColor;opacity:.15}} @media (prefers-color-scheme: dark){{svg{{background:#14171c;color:#d5dae2}}}}</style>\n\
          {ticks}\n<polyline fill=\"none\" stroke=\"#2a78c8\" stroke-width=\"2.5\" points=\"{}\"/>\n\
          <line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#c8642a\" stroke-dasharray=\"5 4\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">the paper's claim</text>\n\
-         <text x=\"{left}\" y=\"14\">epsilon</text><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">rounds of {budget} scalars</text>\n</svg>\n",
+         <text x=\"{left}\" y=\"14\">epsilon</text><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">rounds of \
+             {budget} scalars</text>\n</svg>\n",
         line.join(" "),
         width - 20.0,
         width - 24.0,
@@ -169,7 +177,8 @@ pub fn create_seed(path: &Path, json: bool) -> Result<()> {
     match json {
         true => println!("{}", serde_json::json!({ "file": path, "commitment": seed.commitment().to_string() })),
         false => println!(
-            "a secret seed is in {} (only you can read it); its commitment is {}\nput it on every machine over a channel that you trust, and set method.seed_file to it",
+            "a secret seed is in {} (only you can read it); its commitment is {}\nput it on every machine over a \
+             channel that you trust, and set method.seed_file to it",
             path.display(),
             seed.commitment()
         ),

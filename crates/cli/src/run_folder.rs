@@ -43,7 +43,9 @@ pub struct RunFolder {
 }
 
 /// Columns of `rounds.csv`. The last says of which run a line is.
-const COLUMNS: &str = "round,value,relative,score,gradient_norm,gap,step,rejected,up_bytes,down_bytes,control_bytes,frame_bytes,setup_bytes,exchanges,link_seconds,seconds,run";
+const COLUMNS: &str = "\
+    round,value,relative,score,gradient_norm,gap,step,rejected,\
+    up_bytes,down_bytes,control_bytes,frame_bytes,setup_bytes,exchanges,link_seconds,seconds,run";
 
 /// A whole line of the table of rounds.
 pub struct TableLine<'a> {

@@ -127,8 +127,8 @@ impl Communicator {
         Ok(request)
     }
 
-    /// Waits for requests of a call, each with the process at its other end if there is one alone, within the deadline: eagerly at first, then
-    /// with pauses.
+    /// Waits for requests of a call, each with the process at its other end if there is one alone, within the deadline: eagerly at first,
+    /// then with pauses.
     fn wait(&mut self, call: &str, pending: &mut Vec<(Option<usize>, ffi::MPI_Request)>) -> Result<(), CommError> {
         let (begun, mut said, mut told) = (Instant::now(), false, false);
         loop {
@@ -174,13 +174,15 @@ impl Communicator {
         }
     }
 
-    /// Whether there is a core for each process, even if all of them are on this computer: then nobody needs the one of a process that waits.
+    /// Whether there is a core for each process, even if all of them are on this computer: then nobody needs the one of a process that
+    /// waits.
     fn has_its_core(&self) -> bool {
         static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, Into::into));
         self.processes <= *CORES
     }
 
-    /// Who is waited for, in words. Within a call of all processes nothing tells, so process 0 hears who waits there, too; who does not is late.
+    /// Who is waited for, in words. Within a call of all processes nothing tells, so process 0 hears who waits there, too; who does not
+    /// is late.
     fn late(&mut self, pending: &[(Option<usize>, ffi::MPI_Request)], deadline: Duration) -> Result<String, CommError> {
         let mut late: Vec<usize> = pending.iter().filter_map(|(process, _)| *process).collect();
         if self.process != 0 {

@@ -43,7 +43,8 @@ impl Mpi {
         let process = world.process();
         if threading < Threading::Serialized {
             let what = format!(
-                "process {process}: this MPI library supports calls from one thread only ({threading:?}), machines need MPI_THREAD_SERIALIZED"
+                "process {process}: this MPI library supports calls from one thread only ({threading:?}), \
+                 machines need MPI_THREAD_SERIALIZED"
             );
             complain(&what);
             call::abort(1);

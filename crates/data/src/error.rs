@@ -77,8 +77,8 @@ impl DataError {
     }
 }
 
-/// A piece of a file that may be anything, safe to print: its first 40 bytes at most, escaped. What looks like the better part of a secret is
-/// not shown at all.
+/// A piece of a file that may be anything, safe to print: its first 40 bytes at most, escaped. What looks like the better part of a
+/// secret is not shown at all.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     const LIMIT: usize = 40;
     const SECRET: usize = 24;

@@ -1,5 +1,6 @@
 //! What machines agree on whose rows stay where they are: the number of columns and rows, the words in them, the classes and their order,
-//! the scaling of the features. Every machine tells of its own rows, machine 0 decides, and whoever does not fit is named before the first round.
+//! the scaling of the features. Every machine tells of its own rows, machine 0 decides, and whoever does not fit is named before the
+//! first round.
 
 use corewire_comm::numbers::{self, Number, push_count, take_bytes, take_count};
 use corewire_comm::{Collective, CommError, Reduction};

@@ -313,12 +313,15 @@ pub fn threat_model() -> &'static [&'static str] {
         "The sketch protects only against someone who has neither the seed nor any iterate or model of the run.",
         "Every machine has the seed: towards the other machines of the run, and whoever reads one of them, nothing is hidden.",
         "Whoever has the seed rebuilds from a machine's m scalars the projection of its gradient on m known directions.",
-        "Whoever lacks the seed learns the norm of the gradient, to a relative error of about 1/sqrt(2 m K) after K rounds, and not its direction.",
+        "Whoever lacks the seed learns the norm of the gradient, to a relative error of about 1/sqrt(2 m K) \
+         after K rounds, and not its direction.",
         "The epsilon reported is for an observer of one stream: one machine's scalars, or the sums.",
         "An observer of two machines' scalars sees the inner product of their gradients too, and no epsilon is reported against that.",
-        "Neighbours are two gradients that differ by a fraction of their norm; this is not differential privacy of a record, a person or a machine.",
+        "Neighbours are two gradients that differ by a fraction of their norm; this is not differential privacy \
+         of a record, a person or a machine.",
         "The norms are taken as given: what the iterates betray through how the norms change from round to round is not in the account.",
-        "It holds for the Gaussian family with unquantised scalars and no shifts; for other families and for wire q there is no epsilon to report.",
+        "It holds for the Gaussian family with unquantised scalars and no shifts; for other families and for \
+         wire q there is no epsilon to report.",
         "The account is in real numbers: what finite precision and timing betray is not in it.",
         "A model that is published tells about the data whatever was sent; only noise (the Gaussian mechanism) bounds that.",
         "A seed serves one run: two runs over changed data with the same seed and rounds show the difference of their gradients.",

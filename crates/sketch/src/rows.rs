@@ -69,7 +69,8 @@ impl Rows {
         (start / 64..(start + len) / 64).any(|index| self.word(index) != 0)
     }
 
-    /// Looks which lines of a table of this many columns have a chosen row, where they are few; else [`all_lines`](Self::all_lines) is empty.
+    /// Looks which lines of a table of this many columns have a chosen row, where they are few; else [`all_lines`](Self::all_lines) is
+    /// empty.
     pub(crate) fn mark_lines(&mut self, order: Order) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();

@@ -1,4 +1,5 @@
-//! Times corewire's kernels and the peers that are Rust crates: one JSON object per line, nanoseconds per entry (row times coordinate) or a coordinate.
+//! Times corewire's kernels and the peers that are Rust crates: one JSON object per line, nanoseconds per entry (row times coordinate) or
+//! a coordinate.
 //!
 //! Best of several short measurements each, one thread, `f32`. Called by `run.py`, which times the other peers in the same run.
 

@@ -253,7 +253,8 @@ mod tests {
         ]);
         assert_eq!(
             conclusion(&report),
-            "core-cg reached 1e-6 with 12.3 kB per machine in all, 5.1 times fewer bytes than cg, the next best; 2 of 4 methods never reached it."
+            "core-cg reached 1e-6 with 12.3 kB per machine in all, 5.1 times fewer bytes than cg, the next best; \
+             2 of 4 methods never reached it."
         );
     }
 
@@ -286,7 +287,8 @@ mod tests {
         let report = with_runs(&[("core-gd", "core", true, 25_000.0), ("cg", "baseline", true, 10_000.0)]);
         assert_eq!(
             conclusion(&report),
-            "cg reached 1e-6 with the fewest bytes, 10 kB per machine in all; the best CORE method, core-gd, took 2.5 times as many (25 kB)."
+            "cg reached 1e-6 with the fewest bytes, 10 kB per machine in all; the best CORE method, core-gd, \
+             took 2.5 times as many (25 kB)."
         );
         let report = with_runs(&[
             ("core-gd", "core", false, 25_000.0),

@@ -135,7 +135,8 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         id: "giant",
         title: "GIANT",
         line: "the mean of the machines' own Newton directions for the mean gradient, and a step from a grid",
-        reference: "Wang, Roosta-Khorasani, Xu, Mahoney, GIANT: Globally Improved Approximate Newton Method for Distributed Optimization, 2018",
+        reference: "Wang, Roosta-Khorasani, Xu, Mahoney, GIANT: Globally Improved Approximate Newton Method for \
+            Distributed Optimization, 2018",
         family: "second-order",
         exact: true,
         convex_only: true,
@@ -341,7 +342,8 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         id: "locodl",
         title: "LoCoDL",
         line: "local steps, and compressed differences to a common model by a common coin",
-        reference: "Condat, Maranjyan, Richtarik, LoCoDL: Communication-Efficient Distributed Learning with Local Training and Compression, 2024",
+        reference: "Condat, Maranjyan, Richtarik, LoCoDL: Communication-Efficient Distributed Learning with \
+            Local Training and Compression, 2024",
         family: "local",
         exact: true,
         convex_only: true,
@@ -399,7 +401,8 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         id: "vr-diana",
         title: "VR-DIANA",
         line: "DIANA on mini-batches whose noise a full gradient at an earlier point removes",
-        reference: "Horvath, Kovalev, Mishchenko, Stich, Richtarik, Stochastic Distributed Learning with Gradient Quantization and Variance Reduction, 2019",
+        reference: "Horvath, Kovalev, Mishchenko, Stich, Richtarik, Stochastic Distributed Learning with \
+            Gradient Quantization and Variance Reduction, 2019",
         family: "variance-reduced",
         exact: true,
         convex_only: true,
@@ -784,7 +787,8 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         id: "gtopk",
         title: "gTop-k",
         line: "the largest entries of the sum of the machines' largest; the rest waits",
-        reference: "Shi, Wang, Zhao, Tang, Wang, Huang, Chu, A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for Low Bandwidth Networks, 2019",
+        reference: "Shi, Wang, Zhao, Tang, Wang, Huang, Chu, A Distributed Synchronous SGD Algorithm with Global \
+            Top-k Sparsification for Low Bandwidth Networks, 2019",
         family: "error-feedback",
         exact: false,
         convex_only: false,

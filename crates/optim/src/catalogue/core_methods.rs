@@ -1,4 +1,5 @@
-//! The CORE methods, one row each, and those that machines without a centre run. Defaults that were measured stand beside the method they are for.
+//! The CORE methods, one row each, and those that machines without a centre run. Defaults that were measured stand beside the method they
+//! are for.
 
 use std::num::NonZeroUsize;
 

@@ -52,7 +52,8 @@ pub struct MethodInfo {
     pub line: &'static str,
     /// Where it comes from.
     pub reference: &'static str,
-    /// core, baseline, second-order, quantisation, sparsification, error-feedback, variance-reduced, local, low-rank, sketch or decentralised.
+    /// core, baseline, second-order, quantisation, sparsification, error-feedback, variance-reduced, local, low-rank, sketch or
+    /// decentralised.
     pub family: &'static str,
     /// Whether it converges to the optimum, however different the machines are, with its default parameters and full gradients.
     pub exact: bool,

@@ -1,8 +1,9 @@
 //! An estimator of differences to a common vector that follows the estimates, so that its noise vanishes where the mean does not move.
 //!
 //! A sketch's noise is as large as what is sketched. At the end of a proximal method the gradient does not vanish: it balances the l1 term.
-//! All machines therefore subtract the same h before they sketch, add it back afterwards, and let it follow: h += rate times what was decoded.
-//! Nothing of it travels. (DIANA keeps an h for every machine; here the directions are common, and so is the noise: one h is enough.)
+//! All machines therefore subtract the same h before they sketch, add it back afterwards, and let it follow: h += rate times what was
+//! decoded. Nothing of it travels. (DIANA keeps an h for every machine; here the directions are common, and so is the noise: one h is
+//! enough.)
 
 use corewire_algebra::vector;
 use corewire_comm::{CommError, Reply};

@@ -6,9 +6,9 @@ use crate::estimator::MeanEstimator;
 use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 
-/// Conjugate gradients. On a quadratic a vector travels per iteration, the mean of H p, and the gradient follows from it; it is asked for anew every so
-/// many rounds, since rounding on the way makes the recursion drift. Elsewhere the gradient travels, and one float for the curvature, with Polak and
-/// Ribiere's rule, restarted where it fails.
+/// Conjugate gradients. On a quadratic a vector travels per iteration, the mean of H p, and the gradient follows from it; it is asked for
+/// anew every so many rounds, since rounding on the way makes the recursion drift. Elsewhere the gradient travels, and one float for the
+/// curvature, with Polak and Ribiere's rule, restarted where it fails.
 pub struct Conjugate {
     x: Vec<f64>,
     gradient: Vec<f64>,
@@ -23,7 +23,8 @@ pub struct Conjugate {
 }
 
 impl Conjugate {
-    /// From a start. The estimators carry gradients, and on a quadratic H p; there the gradient itself is asked for anew every `replace` rounds.
+    /// From a start. The estimators carry gradients, and on a quadratic H p; there the gradient itself is asked for anew every `replace`
+    /// rounds.
     pub fn new(
         start: Vec<f64>,
         gradients: Box<dyn MeanEstimator>,

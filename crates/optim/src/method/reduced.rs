@@ -8,8 +8,8 @@ use crate::state::{Stateful, Visitor};
 
 /// A method that needs strong convexity, on f + (w/2)||x||^2 where f has none: w = target x the mean of the machines' smoothness.
 ///
-/// With x* a minimiser of f, what the term costs is f(x_w) - f(x*) <= (w/2)||x*||^2, which is the target times L||x*||^2/2 or less: and that is the
-/// bound on f(0) - f(x*) that smoothness gives. Where f is strongly convex, nothing is added.
+/// With x* a minimiser of f, what the term costs is f(x_w) - f(x*) <= (w/2)||x*||^2, which is the target times L||x*||^2/2 or less: and
+/// that is the bound on f(0) - f(x*) that smoothness gives. Where f is strongly convex, nothing is added.
 pub struct Reduced {
     inner: Box<dyn Method>,
     target: f64,

@@ -30,7 +30,8 @@ impl Secants {
         }
     }
 
-    /// H g by the two-loop recursion of L-BFGS. `first` applies the inverse that the pairs correct; it gets the latest pair too, to scale by.
+    /// H g by the two-loop recursion of L-BFGS. `first` applies the inverse that the pairs correct; it gets the latest pair too, to scale
+    /// by.
     pub(crate) fn inverse(
         &self,
         gradient: &[f64],

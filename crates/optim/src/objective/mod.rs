@@ -52,7 +52,8 @@ pub trait Objective: Send {
         gram
     }
 
-    /// Overwrites `out` with A_i v for a matrix A_i whose mean dominates every Hessian that matters; the Hessian at `x` where none is known.
+    /// Overwrites `out` with A_i v for a matrix A_i whose mean dominates every Hessian that matters; the Hessian at `x` where none is
+    /// known.
     fn bound_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
         self.hessian_vector(x, v, out);
     }
@@ -97,8 +98,8 @@ pub trait Objective: Send {
 
 /// An objective whose Hessian is that of its rows plus alpha times the identity.
 pub trait Curved {
-    /// The largest eigenpairs of the Hessian at x less alpha, at most `most` of them, each above `least` where there are more than `always`; the sign of
-    /// a vector is that of its largest entry, so that every machine finds the same.
+    /// The largest eigenpairs of the Hessian at x less alpha, at most `most` of them, each above `least` where there are more than
+    /// `always`; the sign of a vector is that of its largest entry, so that every machine finds the same.
     fn eigenpairs(&mut self, x: &[f64], always: usize, most: usize, least: f64) -> Eigen;
 
     /// Rows of a root A of the Hessian less alpha, A'A.

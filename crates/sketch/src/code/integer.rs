@@ -52,7 +52,8 @@ impl Dither {
     }
 }
 
-/// The dithered integer of a scalar. Scalars beyond what 31 bits hold saturate, which costs accuracy only where the scale was off by a billion.
+/// The dithered integer of a scalar. Scalars beyond what 31 bits hold saturate, which costs accuracy only where the scale was off by a
+/// billion.
 pub fn quantise(scalar: f64, step: f64, dither: Dither) -> i32 {
     // The cast saturates; `round` rounds half away from zero on every machine, and ties have no weight.
     (scalar / step + dither.value()).round().clamp(-MOST, MOST) as i32
@@ -440,7 +441,8 @@ mod tests {
             assert_eq!(decoder.next(u, spread).unwrap(), *z);
         }
         decoder.finish().unwrap();
-        // Entropies given the dither: about 0.04, 0.70, 1.53 and log2(4 sqrt(2 pi e)) = 4.05 bits, 6.32 in all. A thousand of each: they scatter by 0.05.
+        // Entropies given the dither: about 0.04, 0.70, 1.53 and log2(4 sqrt(2 pi e)) = 4.05 bits, 6.32 in all. A thousand of each: they
+        // scatter by 0.05.
         let bits = bytes.len() as f64 * 8.0 / 1000.0;
         assert!((6.2..6.5).contains(&bits), "{bits}");
     }

@@ -1,7 +1,8 @@
 //! A binary range coder whose messages end as early as they can. Where the probabilities come from is not its business.
 //!
-//! Subdivision as in Martin's range coder (1979), 32 bits wide, with carries carried back into what was written. The end of a message is the
-//! shortest string of bytes in the final interval, read as if zeros followed for ever; so trailing zeros are cut, and an empty message is one too.
+//! Subdivision as in Martin's range coder (1979), 32 bits wide, with carries carried back into what was written. The end of a message is
+//! the shortest string of bytes in the final interval, read as if zeros followed for ever; so trailing zeros are cut, and an empty
+//! message is one too.
 
 /// Probabilities are in units of 2^-16.
 const PRECISION: u32 = 16;

@@ -10,8 +10,8 @@ use crate::method::descent::shrink;
 use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 
-/// VR-DIANA in its loopless form: machine i hands DIANA the gradient of a few rows at x, less that of the same rows at w, plus that of all its
-/// rows at w. With probability p, by a common coin, w becomes x.
+/// VR-DIANA in its loopless form: machine i hands DIANA the gradient of a few rows at x, less that of the same rows at w, plus that of
+/// all its rows at w. With probability p, by a common coin, w becomes x.
 pub struct VrDiana {
     x: Vec<f64>,
     w: Vec<f64>,

@@ -8,8 +8,8 @@ use crate::method::secants::Secants;
 use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 
-/// Limited-memory BFGS (Liu and Nocedal 1989) with backtracking: a step is kept where f falls by a ten-thousandth of what the slope promises. Every
-/// evaluation is an exchange of d floats and f, so a refused step costs a round.
+/// Limited-memory BFGS (Liu and Nocedal 1989) with backtracking: a step is kept where f falls by a ten-thousandth of what the slope
+/// promises. Every evaluation is an exchange of d floats and f, so a refused step costs a round.
 pub struct Lbfgs {
     x: Vec<f64>,
     value: f64,

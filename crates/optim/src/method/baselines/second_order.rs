@@ -26,7 +26,8 @@ const GRID: usize = 10;
 /// The share of what the slope promises that f must fall by.
 const ARMIJO: f64 = 0.1;
 
-/// The longest step of the grid 1, 1/shrink, 1/shrink^2, .. along which f falls as Armijo asks, and 0 if there is none; in one exchange of the changes of f.
+/// The longest step of the grid 1, 1/shrink, 1/shrink^2, .. along which f falls as Armijo asks, and 0 if there is none; in one exchange
+/// of the changes of f.
 pub(super) fn grid_search(
     round: u64,
     context: &mut Context<'_>,
@@ -101,8 +102,9 @@ impl Method for Giant {
     }
 }
 
-/// DiSCO: damped Newton steps, each by conjugate gradients over all machines, preconditioned at the hub by machine 0's own Hessian plus mu. A round is
-/// one exchange for the gradient and one for every product of the Hessian with a direction; each brings d floats up and d floats down.
+/// DiSCO: damped Newton steps, each by conjugate gradients over all machines, preconditioned at the hub by machine 0's own Hessian plus
+/// mu. A round is one exchange for the gradient and one for every product of the Hessian with a direction; each brings d floats up and d
+/// floats down.
 pub struct Disco {
     x: Vec<f64>,
     settings: DiscoSettings,

@@ -13,8 +13,9 @@ use crate::objective::Curved;
 use crate::optimum::conjugate_gradients;
 use crate::state::{Scope, Stateful, Visitor};
 
-/// Distributed Newton sketch: machine i sends g_i and S_i A_i, where A_i'A_i is its Hessian less alpha and S_i has m rows of random signs over sqrt(m);
-/// the hub solves with the mean of the sketches' squares plus alpha, sends the step, and its length is searched on a grid. Two exchanges a round.
+/// Distributed Newton sketch: machine i sends g_i and S_i A_i, where A_i'A_i is its Hessian less alpha and S_i has m rows of random signs
+/// over sqrt(m); the hub solves with the mean of the sketches' squares plus alpha, sends the step, and its length is searched on a grid.
+/// Two exchanges a round.
 pub struct NewtonSketch {
     x: Vec<f64>,
     rows: usize,

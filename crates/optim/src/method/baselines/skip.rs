@@ -116,8 +116,8 @@ impl Method for Scaffnew {
 }
 
 /// LoCoDL: half of the strong convexity is split off as a function g that all machines know. Local steps
-/// xh_i = x_i - gamma (grad f_i(x_i) - u_i) and yh = y - gamma (grad g(y) - v); where the common coin falls, d_i = C(xh_i - yh) travels, with
-/// D = mean d_i/2: x_i = (1 - rho) xh_i + rho (yh + D), y = yh + rho D, u_i += w (D - d_i), v += w D; else x_i = xh_i, y = yh.
+/// xh_i = x_i - gamma (grad f_i(x_i) - u_i) and yh = y - gamma (grad g(y) - v); where the common coin falls, d_i = C(xh_i - yh) travels,
+/// with D = mean d_i/2: x_i = (1 - rho) xh_i + rho (yh + D), y = yh + rho D, u_i += w (D - d_i), v += w D; else x_i = xh_i, y = yh.
 ///
 /// A round is all local steps up to and including the next communication. y is what the method hands over.
 pub struct LoCoDl {

@@ -99,7 +99,8 @@ impl Energies {
     }
 }
 
-/// A vector's integers, with the spreads of its groups in front: first all bytes, then, in one stream with whatever else travels, the integers.
+/// A vector's integers, with the spreads of its groups in front: first all bytes, then, in one stream with whatever else travels, the
+/// integers.
 pub(super) struct CodedVector {
     pub integers: Vec<i32>,
     pub spreads: Vec<u8>,

@@ -1,4 +1,5 @@
-//! The hub of CORE-Newton: from the machines' quantised gradients, and rows of their curvature, to one quantised step. All of its state is machine 0's.
+//! The hub of CORE-Newton: from the machines' quantised gradients, and rows of their curvature, to one quantised step. All of its state
+//! is machine 0's.
 
 use corewire_algebra::eigen::Eigen;
 use corewire_algebra::vector::{add_scaled, dot, norm_squared};
@@ -289,8 +290,8 @@ impl Hub {
         }
     }
 
-    /// Whether the last step is kept. Where f rose by more than the last gain it is taken back; where the base's own gradient was mostly noise it is
-    /// measured again. A quadratic with factors needs no such care.
+    /// Whether the last step is kept. Where f rose by more than the last gain it is taken back; where the base's own gradient was mostly
+    /// noise it is measured again. A quadratic with factors needs no such care.
     fn judge(&mut self, x: &[f64], gradient: &[f64], value: f64, noise: f64, inverse_trace: f64) -> Verdict {
         let quadratic = self.rules.quadratic;
         let Some(base) = &mut self.base else { return Verdict::Accepted };

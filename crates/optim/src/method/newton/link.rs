@@ -1,5 +1,5 @@
-//! What a machine and the hub both know of the machine's messages: the rows of curvature that it has sent, the space that they span, and where
-//! its gradients are expected to be large.
+//! What a machine and the hub both know of the machine's messages: the rows of curvature that it has sent, the space that they span, and
+//! where its gradients are expected to be large.
 
 use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 use corewire_sketch::code::{Dither, SpreadDecoder, SpreadEncoder, quantise};
@@ -166,8 +166,8 @@ impl Link {
         dithers(randomness, Purpose::Dither, round, self.rank, self.dim() + self.basis.len())
     }
 
-    /// Spread bytes in front of the stream, once so many rows more have come, in place of those before or beside them: one for the band, if there is
-    /// one, and one for each group of the rest.
+    /// Spread bytes in front of the stream, once so many rows more have come, in place of those before or beside them: one for the band,
+    /// if there is one, and one for each group of the rest.
     pub(super) fn spread_count_with(&self, more: usize, replace: bool) -> usize {
         let rows = more + if replace { 0 } else { self.rows.len() };
         usize::from(rows > 0 && rows < self.dim()) + self.energies.groups().len()

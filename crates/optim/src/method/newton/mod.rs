@@ -1,9 +1,10 @@
 //! CORE-Newton: curvature once, then one quantised gradient up and one quantised quasi-Newton step down per exchange.
 //!
-//! Every machine sends the top eigenpairs of its own Hessian once, at about a bit a scalar, where the hub's own Hessian is not enough; the hub keeps the
-//! preconditioner, and nothing of it travels down. Gradients are coded relative to a shift that follows them, dithered so that their error is independent
-//! of them, and given what both ends know: the span of the machine's own rows, and where earlier gradients were large. All machines add the decoded step,
-//! so its error is no bias. docs/core-newton.md has the derivation, and what is measured and not proved.
+//! Every machine sends the top eigenpairs of its own Hessian once, at about a bit a scalar, where the hub's own Hessian is not enough;
+//! the hub keeps the preconditioner, and nothing of it travels down. Gradients are coded relative to a shift that follows them, dithered
+//! so that their error is independent of them, and given what both ends know: the span of the machine's own rows, and where earlier
+//! gradients were large. All machines add the decoded step, so its error is no bias. docs/core-newton.md has the derivation, and what is
+//! measured and not proved.
 //!
 //! # Layout
 //! - `code`: vectors and rows as dithered integers with spreads.
@@ -271,7 +272,8 @@ impl Method for Newton {
         &self.x
     }
 
-    /// Every machine tells how many rows it has and in which columns; the hub answers with the columns of all, and whether it wants factors at once.
+    /// Every machine tells how many rows it has and in which columns; the hub answers with the columns of all, and whether it wants
+    /// factors at once.
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let (rank, dim) = (context.comm.rank(), self.x.len());
         self.rules.alpha = context.objective.strong_convexity();
