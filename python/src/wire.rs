@@ -60,10 +60,16 @@ impl Dithers<'_> {
 }
 
 impl Dithers<'_> {
-    /// All rows of a Hadamard matrix under this stream's signs.
-    fn rotation(&self, len: usize) -> Hadamard {
-        let rotation = Hadamard::new(self.randomness, len, Family::Hadamard.most(len));
-        rotation.expect("all rows of a few numbers").with_purpose(self.purpose)
+    /// All rows of Hadamard matrices under this stream's signs, one for each power of two in the length, so that little is padded.
+    fn rotations(&self, len: usize) -> Vec<Hadamard> {
+        let (mut rotations, mut left) = (Vec::new(), len);
+        while left > 0 {
+            let block = if left < 64 { left } else { 1 << left.ilog2() };
+            let rotation = Hadamard::new(self.randomness, block, Family::Hadamard.most(block));
+            rotations.push(rotation.expect("all rows of a few numbers").with_purpose(self.purpose));
+            left -= block;
+        }
+        rotations
     }
 }
 
@@ -90,9 +96,17 @@ impl Code {
                     body.extend(nibbles.chunks(2).map(|pair| pair[0] | pair.get(1).copied().unwrap_or(0) << 4));
                 }
                 Code::OneBit => {
-                    let rotation = stream.rotation(piece.len());
-                    let mut turned = vec![0.0; rotation.len()];
-                    rotation.project(stream.round, piece, &mut turned);
+                    let (mut turned, mut left) = (Vec::new(), piece);
+                    for rotation in stream.rotations(piece.len()) {
+                        let (block, rest) = left.split_at(rotation.dim());
+                        let done = turned.len();
+                        turned.resize(done + rotation.len(), 0.0);
+                        rotation.project(stream.round, block, &mut turned[done..]);
+                        // Rows of length 1, so that one scale fits all blocks.
+                        let length = (rotation.len() as f32).sqrt();
+                        turned[done..].iter_mut().for_each(|scalar| *scalar /= length);
+                        left = rest;
+                    }
                     let squares: f64 = turned.iter().map(|&s| f64::from(s) * f64::from(s)).sum();
                     let lengths: f64 = turned.iter().map(|&s| f64::from(s).abs()).sum();
                     let scale = if lengths > 0.0 { (squares / lengths) as f32 } else { 0.0 };
@@ -153,13 +167,20 @@ impl Code {
                 Code::OneBit => {
                     let (scale, signs) = body.split_first_chunk::<4>().ok_or("a piece without a scale")?;
                     let scale = f64::from(f32::from_le_bytes(*scale));
-                    let rotation = stream.rotation(sums.len());
-                    if signs.len() != rotation.len().div_ceil(8) || !scale.is_finite() {
+                    let rotations = stream.rotations(sums.len());
+                    let count: usize = rotations.iter().map(Sketch::len).sum();
+                    if signs.len() != count.div_ceil(8) || !scale.is_finite() {
                         return Err("a piece of the wrong length".to_owned());
                     }
                     let sign = |at: usize| if signs[at / 8] >> (at % 8) & 1 == 0 { scale } else { -scale };
-                    let turned: Vec<f64> = (0..rotation.len()).map(sign).collect();
-                    rotation.reconstruct_add(stream.round, &turned, 1.0, sums);
+                    let (mut turned, mut left) = ((0..count).map(sign), &mut sums[..]);
+                    for rotation in rotations {
+                        let (block, rest) = left.split_at_mut(rotation.dim());
+                        let length = (rotation.len() as f64).sqrt();
+                        let scalars: Vec<f64> = turned.by_ref().take(rotation.len()).map(|s| s * length).collect();
+                        rotation.reconstruct_add(stream.round, &scalars, 1.0, block);
+                        left = rest;
+                    }
                 }
             }
             Ok(())
