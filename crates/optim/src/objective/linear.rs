@@ -429,7 +429,27 @@ impl Linear {
                 gram[i * rows + j] = weights[j].sqrt() * self.matrix.dot(j, &row);
             }
         }
-        let Eigen { values, vectors } = eigen::pairs(gram, rows);
+        self.lift(weights, eigen::pairs(gram, rows))
+    }
+
+    /// The same by Lanczos' recursion, whose vectors are as short as there are rows.
+    fn outer_pairs_of_rows(&self, weights: &[f64], most: usize) -> Eigen {
+        let (rows, dim) = (self.matrix.rows(), self.matrix.dim());
+        let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
+        let (mut scaled, mut image) = (vec![0.0; rows], vec![0.0; dim]);
+        let krylov = eigen::lanczos(&irregular(rows), lanczos_steps(most, rows), |v, out| {
+            scaled.iter_mut().zip(v).zip(&roots).for_each(|((s, v), root)| *s = v * root);
+            image.fill(0.0);
+            self.matrix.multiply_transposed_add(0..rows, &scaled, &mut image);
+            self.matrix.multiply(0..rows, &image, out);
+            out.iter_mut().zip(&roots).for_each(|(out, root)| *out *= root);
+        });
+        self.lift(weights, krylov.pairs(most))
+    }
+
+    /// Eigenpairs of B' diag(weights) B from those of the rows' Gram matrix.
+    fn lift(&self, weights: &[f64], Eigen { values, vectors }: Eigen) -> Eigen {
+        let (rows, dim) = (self.matrix.rows(), self.matrix.dim());
         let lift = |(value, vector): (&f64, &Vec<f64>)| {
             let mut lifted = vec![0.0; dim];
             if *value > 0.0 {
@@ -445,6 +465,16 @@ impl Linear {
     }
 }
 
+/// A start for Lanczos' recursion that no eigenvector is orthogonal to by accident.
+fn irregular(len: usize) -> Vec<f64> {
+    (0..len).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect()
+}
+
+/// Three times as many steps as pairs are wanted, and some: the outer eigenvalues have converged by then.
+fn lanczos_steps(most: usize, size: usize) -> usize {
+    3 * most.min(size) + 60
+}
+
 impl Curved for Linear {
     fn eigenpairs(&mut self, x: &[f64], always: usize, most: usize, least: f64) -> Eigen {
         let (rows, dim) = (self.matrix.rows(), self.matrix.dim());
@@ -453,11 +483,11 @@ impl Curved for Linear {
         }
         let weights = self.row_curvatures(x);
         let small = rows.min(dim);
-        let found = if small > LARGEST_GRAM || most.saturating_mul(4) < small {
-            // Three times as many steps as pairs are wanted, and some: the outer eigenvalues have converged by then.
+        let found = if small > LARGEST_GRAM && rows < dim {
+            self.outer_pairs_of_rows(&weights, most)
+        } else if small > LARGEST_GRAM || most.saturating_mul(4) < small {
             let mut product = vec![0.0; rows];
-            let start: Vec<f64> = (0..dim).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect();
-            let krylov = eigen::lanczos(&start, 3 * most.min(dim) + 60, |v, out| {
+            let krylov = eigen::lanczos(&irregular(dim), lanczos_steps(most, dim), |v, out| {
                 self.matrix.multiply(0..rows, v, &mut product);
                 product.iter_mut().zip(&weights).for_each(|(p, w)| *p *= w);
                 out.fill(0.0);
@@ -538,4 +568,49 @@ fn softmax(margins: &mut [f64], rows: usize, classes: usize, i: usize) {
         sum += e;
     }
     (0..classes).for_each(|c| margins[c * rows + i] /= sum);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More rows than a Gram matrix is solved for, and still more columns: the recursion runs on the rows' side.
+    #[test]
+    fn eigenpairs_of_many_rows_and_more_columns_are_those_of_the_hessian() {
+        let (rows, dim, alpha) = (LARGEST_GRAM + 100, 2 * LARGEST_GRAM, 0.5);
+        let column = |row: usize, k: usize| (row * row * 31 + row * 7 + 611 * k) % dim;
+        let mut indices: Vec<Vec<u32>> = (0..rows).map(|row| (0..5).map(|k| column(row, k) as u32).collect()).collect();
+        // All rows share one column, which makes the largest eigenvalue stand apart.
+        indices.iter_mut().for_each(|row| {
+            row.push(0);
+            row.sort_unstable();
+            row.dedup();
+        });
+        let offsets = std::iter::once(0).chain(indices.iter().scan(0, |sum, row| {
+            *sum += row.len();
+            Some(*sum)
+        }));
+        let offsets: Vec<usize> = offsets.collect();
+        let flat = indices.concat();
+        let values = (0..flat.len()).map(|k| 0.5 + (k % 7) as f64 / 7.0).collect();
+        let matrix = Matrix::sparse(offsets, flat, values, dim);
+        let labels = (0..rows).map(|row| if row % 2 == 0 { 1.0 } else { -1.0 }).collect();
+        let mut linear = Linear::new(matrix, labels, Loss::Logistic, 1.0 / rows as f64, alpha);
+        let x = vec![0.0; dim];
+        let Eigen { values, vectors } = linear.eigenpairs(&x, 3, 3, 0.0);
+        assert_eq!(values.len(), 3);
+        let mut image = vec![0.0; dim];
+        for (value, vector) in values.iter().zip(&vectors) {
+            linear.hessian_vector(&x, vector, &mut image);
+            // Pairs count without alpha; the recursion ends at a thousandth of an eigenvalue.
+            vector::add_scaled(-(value + alpha), vector, &mut image);
+            assert!(
+                vector::norm_squared(&image).sqrt() < 2e-3 * value,
+                "{value}: {}",
+                vector::norm_squared(&image).sqrt()
+            );
+            assert!((vector::norm_squared(vector) - 1.0).abs() < 1e-9);
+        }
+        assert!(vector::dot(&vectors[0], &vectors[1]).abs() < 1e-9);
+    }
 }
