@@ -236,9 +236,8 @@ impl Session {
         let seconds = self.job.limits.optimum_seconds();
         let session = self.with_optimum_in(seconds)?;
         if session.gave_up && !session.quiet {
-            eprintln!(
-                "f* was not found in {seconds} s (`limits.optimum_seconds`): the run ends by estimates of the gap or the gradient"
-            );
+            let why = if seconds > 0.0 { format!("not found in {seconds} s") } else { "not computed".to_owned() };
+            eprintln!("f* was {why} (`limits.optimum_seconds`): the run ends by estimates of the gap or the gradient");
         }
         Ok(session)
     }
