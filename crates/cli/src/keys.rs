@@ -37,8 +37,8 @@ pub const SECTIONS: &[Section] = &[
                 "data",
                 "where the rows are",
                 "`\"digits\"`, bundled",
-                "`\"digits\"`, `\"power-law\"`, a path (LIBSVM, IDX, CSV; plain, gz, bz2, xz), a pattern with \
-                 `{machine}`, or a list with one path per machine",
+                "`\"digits\"`, `\"power-law\"`, a path (LIBSVM, IDX, CSV; plain, gz, bz2, xz; Parquet with the feature \
+                 `parquet`), a pattern with `{machine}`, or a list with one path per machine",
             ),
             key(
                 "model",

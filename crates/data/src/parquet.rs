@@ -9,7 +9,7 @@ use std::panic;
 use std::path::Path;
 use std::sync::Once;
 
-use parquet::basic::{ConvertedType, LogicalType};
+use parquet::basic::{Compression, ConvertedType, LogicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
@@ -63,6 +63,12 @@ fn unguarded(path: &Path, options: &ReadOptions) -> Result<(Vec<u8>, ReadOptions
     let (mut left, mut cells) = (options.rows.unwrap_or(usize::MAX), vec![Vec::new(); columns.len()]);
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group).map_err(damaged)?;
+        let strange =
+            |compression| matches!(compression, Compression::ZSTD(_) | Compression::BROTLI(_) | Compression::LZO);
+        if group.metadata().columns().iter().any(|column| strange(column.compression())) {
+            let what = "it is compressed with zstd, Brotli or LZO, which are not read: write it with snappy, gzip, lz4 or none";
+            return Err(DataError::file(path, what));
+        }
         let readers = (0..columns.len()).map(|column| group.get_column_reader(column));
         let mut readers = readers.collect::<Result<Vec<_>, _>>().map_err(damaged)?;
         let mut rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0).min(left);
