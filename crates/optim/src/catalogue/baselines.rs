@@ -6,7 +6,7 @@ use corewire_compress::{
 };
 
 use super::builder::{Builder, Built, Compressed, boxed, law_delta};
-use super::{BATCH, MethodInfo, SCALE, WIRE, parameter};
+use super::{BATCH, MethodInfo, PLAIN, SCALE, WIRE, parameter};
 use crate::estimator::{
     Channel, Coding, Dasha, Diana, Downlink, DroppedMomentum, FetchSgd, Gathered, LowRank, Marina, SketchedSgd,
     ThreePoint,
@@ -38,11 +38,10 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Cauchy 1847",
         family: "baseline",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, BATCH],
         build: cgd_or_sgd,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "acgd",
@@ -72,7 +71,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
                 Accelerated::new(start, step, 1.0 - momentum).with_l1(b.constants.l1),
             )))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "cg",
@@ -82,7 +81,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "baseline",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             WIRE,
             parameter("codec", "float", "how vectors travel: float, as `wire` says, or bf16 or int8, both ways"),
@@ -113,7 +111,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let products = Gathered::new(channel(Vec::new()));
             Ok(boxed(Conjugate::new(b.start(), Box::new(gradients), Box::new(products), replace)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "lbfgs",
@@ -123,13 +121,12 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "baseline",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("memory", "10", "pairs that are remembered")],
         build: |b| {
             let memory = b.values.count("memory", 10, 1, 1000)?;
             Ok(boxed(Lbfgs::new(b.start(), memory, b.scale / b.constants.smoothness, b.exact())))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "giant",
@@ -140,7 +137,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             WIRE,
             parameter("inner", "100", "conjugate gradient steps per direction, at most"),
@@ -151,7 +147,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let shrink = b.values.number("shrink", 4.0, 1.01, 16.0)?;
             Ok(boxed(Giant::new(b.start(), inner, shrink, b.exact())))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "disco",
@@ -161,7 +157,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             parameter("scale", "1", "factor on 1/mu: how far machine 0's Hessian is trusted"),
             WIRE,
@@ -179,7 +174,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             };
             Ok(boxed(Disco::new(b.start(), settings)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "dane",
@@ -189,7 +184,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             parameter("scale", "1", "factor on 1/mu"),
             WIRE,
@@ -199,7 +193,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let mu = b.values.number("mu", 0.5 * b.constants.smoothness, 0.0, f64::INFINITY)?;
             Ok(boxed(Dane::new(b.start(), mu / b.scale, b.exact())))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "newton-sketch",
@@ -209,13 +203,12 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[parameter("rows", "32", "rows of a machine's sketch, of d floats each")],
         build: |b| {
             let rows = b.values.count("rows", 32, 1, 1 << 20)?;
             Ok(boxed(NewtonSketch::new(b.start(), rows, b.randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "one-shot",
@@ -223,12 +216,10 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "the mean of the machines' own optima, in one exchange; not the optimum",
         reference: "Zhang, Duchi, Wainwright, Communication-Efficient Algorithms for Statistical Optimization, 2013",
         family: "second-order",
-        exact: false,
         convex_only: true,
-        proximal: false,
         parameters: &[WIRE],
         build: |b| Ok(boxed(OneShot::new(b.start(), b.exact()))),
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "fednl",
@@ -238,7 +229,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             parameter("codec", "rank", "what travels of a difference: rank (eigenpairs) or topk (entries)"),
             parameter("rank", "1", "eigenpairs per message"),
@@ -263,7 +253,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             };
             Ok(boxed(FedNl::new(b.start(), contraction, v.choice("first", &["hessian", "none"])? == "hessian")))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "sgd",
@@ -271,12 +261,10 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "x -= h times the mean of mini-batch gradients",
         reference: "Robbins and Monro 1951",
         family: "baseline",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("batch", "16", "rows of a mini-batch per machine; 0 takes all")],
         build: cgd_or_sgd,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "fedlin",
@@ -285,8 +273,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Mitra, Jaafar, Pappas, Hassani, Linear Convergence in Federated Learning, 2021",
         family: "local",
         exact: true,
-        convex_only: false,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -310,7 +296,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = scale / (local as f64 * most);
             Ok(boxed(FedLin::new(start, estimator, b.exact(), step, local)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "scaffnew",
@@ -320,10 +306,9 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "local",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("p", "auto", "probability of communication, or of full gradients")],
         build: scaffnew_or_gradskip,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "gradskip",
@@ -333,10 +318,9 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "local",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("p", "auto", "probability of communication, or of full gradients")],
         build: scaffnew_or_gradskip,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "locodl",
@@ -347,7 +331,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "local",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -367,7 +350,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let constants = LoCoDlConstants::theory(step, known.mu(), omega, known.noise(omega, common));
             Ok(boxed(LoCoDl::new(b.start(), channel, constants, b.randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "diana",
@@ -376,7 +359,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Mishchenko, Gorbunov, Takac, Richtarik, Distributed Learning with Compressed Gradient Differences, 2019",
         family: "variance-reduced",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -395,7 +377,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = 1.0 / (big + 6.0 * known.noise(omega, common) * if common { big } else { most });
             Ok(b.descent(Diana::new(channel, dim, 1.0 / (1.0 + omega)), step, None))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "vr-diana",
@@ -433,7 +415,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let estimator = Diana::new(channel, b.dim, 1.0 / (1.0 + omega));
             Ok(boxed(VrDiana::new(b.start(), estimator, settings, b.randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "adiana",
@@ -443,7 +425,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -466,7 +447,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             constants.eta *= scale;
             Ok(boxed(Adiana::new(start, channel, constants, at_hub, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "sega",
@@ -476,7 +457,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let dim = b.dim;
@@ -491,7 +471,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = scale / (2.0 * big + 4.27 * omega * largest);
             Ok(boxed(Sega::new(start, keep, step, double, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "asega",
@@ -501,7 +481,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let double = b.double;
@@ -514,7 +493,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let constants = asega_constants(b, &probabilities);
             Ok(boxed(Asega::new(start, probabilities, constants, double, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "onebit-sgd",
@@ -522,8 +501,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "signs decoded by two means, with error feedback",
         reference: "Seide, Fu, Droppo, Li, Yu, 1-Bit Stochastic Gradient Descent, 2014",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("column", "auto", "coordinates that share two means; auto is all"), BATCH],
         build: |b| {
@@ -532,7 +509,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let column = v.count("column", dim, 1, usize::MAX)?.max(1);
             b.feedback(Coding::fixed(OneBit::new(dim, column)), b.dense_down(), std::f64::consts::FRAC_2_PI)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "qsgd",
@@ -540,8 +517,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "stochastic rounding to levels of the norm",
         reference: "Alistarh, Grubic, Li, Tomioka, Vojnovic, QSGD, 2017",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -559,7 +534,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let omega = coding.law().omega().unwrap_or(0.0);
             b.plain(coding, b.dense_down(), omega)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "terngrad",
@@ -567,8 +542,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "minus one, zero or one times a scale",
         reference: "Wen and others, TernGrad, 2017",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -585,7 +558,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let omega = ((dim as f64).sqrt() - 1.0) / 2.0;
             b.plain(Coding::fixed(codec), b.dense_down(), omega.max(0.0))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "dropping",
@@ -593,8 +566,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "entries above a quantile, with error feedback",
         reference: "Aji and Heafield, Sparse Communication for Distributed Gradient Descent, 2017",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -613,7 +584,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let codec = if sample > 0 { codec.with_sample(sample) } else { codec };
             b.feedback(Coding::fixed(codec), b.sparse_down(), 1.0 - drop)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "dgc",
@@ -621,8 +592,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "momentum before Top-K, with masked memories",
         reference: "Lin, Han, Mao, Wang, Dally, Deep Gradient Compression, 2018",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -644,7 +613,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let estimator = DroppedMomentum::new(dim, keep, momentum, clip, warm_up, randomness);
             b.remembering(estimator, keep as f64 / dim.max(1) as f64, 1.0 / (1.0 - momentum))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "powersgd",
@@ -653,7 +622,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Vogels, Karimireddy, Jaggi, PowerSGD, 2019",
         family: "low-rank",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -671,7 +639,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let (step, batch) = b.remembered_step(delta, 1.0)?;
             Ok(boxed(GradientMethod::new(estimator, b.descending(step).with_momentum(momentum)).with_batch(batch)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "drive",
@@ -679,12 +647,10 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "signs of a random rotation",
         reference: "Vargaftik and others, DRIVE, 2021",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, BATCH],
         build: drive_or_eden,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "eden",
@@ -692,12 +658,10 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "a few bits of a random rotation",
         reference: "Vargaftik and others, EDEN, 2022",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"), BATCH],
         build: drive_or_eden,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "topk",
@@ -705,15 +669,13 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "the largest entries, no memory",
         reference: "Alistarh and others, The Convergence of Sparsified Gradient Methods, 2018",
         family: "sparsification",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"), BATCH],
         build: |b| {
             let dim = b.dim;
             b.plain(Coding::fixed(TopK::new(dim, b.keep("k")?)), b.sparse_down(), 0.0)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "topk-ef",
@@ -721,8 +683,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "the largest entries; the rest waits",
         reference: "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, 2018",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"), BATCH],
         build: |b| {
@@ -730,7 +690,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let (coding, delta) = law_delta(Coding::fixed(TopK::new(dim, b.keep("k")?)));
             b.feedback(coding, b.sparse_down(), delta)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "randk",
@@ -738,8 +698,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "random entries, scaled up; indices private or common",
         reference: "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, 2018",
         family: "sparsification",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -763,7 +721,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
                 b.descent(Gathered::new(Channel::common(dim, keep, randomness)), step, batch)
             })
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "signsgd",
@@ -771,9 +729,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "the sign of the sum of signs",
         reference: "Bernstein, Wang, Azizzadenesheli, Anandkumar, signSGD, 2018",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
-        proximal: false,
         parameters: &[SCALE, WIRE],
         build: |b| {
             let big = b.constants.smoothness;
@@ -781,7 +736,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let start = b.start();
             Ok(boxed(MajorityVote::new(start, scale / big)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "gtopk",
@@ -790,8 +745,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Shi, Wang, Zhao, Tang, Wang, Huang, Chu, A Distributed Synchronous SGD Algorithm with Global \
             Top-k Sparsification for Low Bandwidth Networks, 2019",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up"), BATCH],
         build: |b| {
@@ -801,7 +754,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let gathered = Gathered::new(Channel::new(coding(), down, b.randomness)).with_memory(b.dim, 1.0, 1.0);
             b.remembering(gathered.returning(), keep as f64 / b.dim.max(1) as f64, 1.0)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "ef-signsgd",
@@ -809,8 +762,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "signs times their mean magnitude, with error feedback",
         reference: "Karimireddy, Rebjock, Stich, Jaggi, Error Feedback Fixes SignSGD, 2019",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, BATCH],
         build: |b| {
@@ -818,7 +769,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let coding = Coding::fixed(Sign::new(dim, Magnitude::Mean));
             b.feedback(coding, b.dense_down(), std::f64::consts::FRAC_2_PI)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "natural",
@@ -826,8 +777,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "magnitudes to powers of two",
         reference: "Horvath and others, Natural Compression, 2019",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, BATCH],
         build: |b| {
@@ -835,7 +784,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let randomness = b.randomness;
             b.plain(Coding::fixed(Natural::new(dim, randomness)), b.dense_down(), 0.125)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "ef21",
@@ -844,7 +793,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Richtarik, Sokolov, Fatkhullin, EF21, 2021",
         family: "error-feedback",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -854,7 +802,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
         ],
         build: ef21_or_three_point,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "ef21-p",
@@ -864,7 +812,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "error-feedback",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -894,7 +841,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = 1.0 / (1.0 / known.contracted_step(delta) + 6.0 * known.noise(omega, false) * most);
             Ok(boxed(Ef21P::new(start, up, down, alpha, scale * step, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "marina",
@@ -903,7 +850,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Gorbunov, Burlachenko, Li, Richtarik, MARINA, 2021",
         family: "variance-reduced",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -927,7 +873,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = 1.0 / (big + spread * if common { big } else { mean });
             Ok(b.descent(Marina::new(channel, b.exact(), dim, p, randomness), step, None))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "dasha",
@@ -936,7 +882,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Tyurin and Richtarik, DASHA, 2022",
         family: "variance-reduced",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -956,7 +901,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = 1.0 / (big + spread * if common { big } else { mean });
             Ok(b.descent(Dasha::new(channel, b.exact(), dim, 1.0 / (2.0 * omega + 1.0)), step, None))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "canita",
@@ -966,7 +911,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -987,7 +931,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let constants = CanitaConstants::theory(omega, known.noise(omega, common), smoothness, scale);
             Ok(boxed(Canita::new(start, channel, constants, at_hub, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "lag",
@@ -996,7 +940,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Chen, Giannakis, Sun, Yin, LAG, 2018",
         family: "error-feedback",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1013,7 +956,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let channel = Channel::new(b.dense(), b.dense_down(), randomness);
             Ok(b.descent(ThreePoint::new(channel, dim, zeta), 1.0 / (big + mean * zeta.sqrt()), None))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "doublesqueeze",
@@ -1021,8 +964,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "error feedback at the machines and at the hub",
         reference: "Tang, Yu, Lian, Zhang, Liu, DoubleSqueeze, 2019",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1039,7 +980,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             // Both ways lose, so the contraction is that of the two together.
             b.feedback(up, down, delta / 2.0)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "3pc",
@@ -1048,7 +989,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Richtarik and others, 3PC, 2022",
         family: "error-feedback",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1063,7 +1003,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             ),
         ],
         build: ef21_or_three_point,
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "sketchml",
@@ -1071,8 +1011,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "quantile buckets of the values, gaps of the keys",
         reference: "Jiang, Fu, Yang, Cui, SketchML, 2018",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("buckets", "256", "quantile buckets, an even number"), BATCH],
         build: |b| {
@@ -1084,7 +1022,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             }
             b.plain(Coding::fixed(SketchMl::new(dim, buckets)), b.dense_down(), 0.0)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "sketched-sgd",
@@ -1093,7 +1031,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Ivkin and others, Communication-efficient Distributed SGD with Sketching, 2019",
         family: "sketch",
         exact: true,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1117,7 +1054,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let estimator = SketchedSgd::new(b.sketch(keep)?, keep, candidates, randomness);
             b.remembering(estimator, keep as f64 / dim.max(1) as f64, 1.0)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "fetchsgd",
@@ -1125,8 +1062,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "momentum and error feedback inside count sketches",
         reference: "Rothchild and others, FetchSGD, 2020",
         family: "sketch",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1150,7 +1085,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let estimator = FetchSgd::new(b.sketch(keep)?, keep, momentum, randomness);
             b.remembering(estimator, keep as f64 / dim.max(1) as f64, 1.0 / (1.0 - momentum))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "fedavg",
@@ -1158,9 +1093,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "local steps, then the mean; updates may be masked or quantised",
         reference: "McMahan and others, 2017; Konecny and others, 2016",
         family: "local",
-        exact: false,
-        convex_only: false,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -1193,7 +1125,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = scale / (most + known.trace / rows);
             Ok(boxed(FedAvg::new(start, channel, step, local, batch, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "scaffold",
@@ -1202,8 +1134,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Karimireddy and others, SCAFFOLD, 2020",
         family: "local",
         exact: true,
-        convex_only: false,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("local", "5", "local steps per round"), BATCH],
         build: |b| {
             let v = &b.values;
@@ -1219,7 +1149,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let channel = Channel::new(b.dense(), b.dense_down(), randomness);
             Ok(boxed(Scaffold::new(start, channel, step, local, batch, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "ibcd",
@@ -1227,9 +1157,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "every machine moves its own random block",
         reference: "Mishchenko, Hanzely, Richtarik, 99% of Worker-Master Communication in Distributed Optimization Is Not Needed, 2020",
         family: "sparsification",
-        exact: false,
-        convex_only: false,
-        proximal: false,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let dim = b.dim;
@@ -1244,7 +1171,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = scale / (share * big + 2.0 * (1.0 - share) * most / n);
             Ok(boxed(Ibcd::new(start, keep, step, b.sparse_down(), randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "ecq-sgd",
@@ -1252,8 +1179,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "QSGD with a damped memory of its errors",
         reference: "Wu, Huang, Huang, Zhang, Error Compensated Quantized SGD, 2018",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1280,7 +1205,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = 1.0 / (b.smoothness(&batch) + 2.0 * known.noise(omega, false) * most);
             Ok(b.descent(estimator, step, batch))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "alq",
@@ -1288,8 +1213,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "QSGD with levels fitted to the coordinates",
         reference: "Faghri and others, Adaptive Gradient Quantization, 2020",
         family: "quantisation",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[
             SCALE,
@@ -1308,7 +1231,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let omega = coding.law().omega().unwrap_or(0.0);
             b.plain(coding, b.dense_down(), omega)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "atomo",
@@ -1316,8 +1239,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "random singular vectors",
         reference: "Wang and others, ATOMO, 2018",
         family: "low-rank",
-        exact: false,
-        convex_only: false,
         proximal: true,
         parameters: &[SCALE, WIRE, parameter("rank", "2", "rank of the matrix, or expected atoms"), BATCH],
         build: |b| {
@@ -1329,7 +1250,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let omega = coding.law().omega().unwrap_or(0.0);
             b.plain(coding, b.dense_down(), omega)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "onebit-adam",
@@ -1337,9 +1258,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         line: "Adam's momentum as signs, after a warm-up",
         reference: "Tang and others, 1-bit Adam, 2021",
         family: "error-feedback",
-        exact: false,
-        convex_only: false,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -1357,7 +1275,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let betas = (v.number("beta1", 0.9, 0.0, 0.9999)?, v.number("beta2", 0.95, 0.0, 0.99999)?);
             Ok(boxed(OneBitAdam::new(start, scale / big, warm_up, betas, b.exact(), randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "dsvrg",
@@ -1367,7 +1285,6 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
-        proximal: false,
         parameters: &[
             SCALE,
             WIRE,
@@ -1386,7 +1303,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let step = 0.1 * scale / (most + known.trace / rows);
             Ok(boxed(Dsvrg::new(start, b.exact(), step, inner, batch, randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
 ];
 

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use corewire_sketch::AnySketch;
 
 use super::builder::{Builder, Built, boxed};
-use super::{MethodInfo, Parameter, StepKind, WireKind, parameter};
+use super::{MethodInfo, PLAIN, StepKind, WireKind, parameter};
 use crate::decentral::{Averaging, Extra, GossipCore, GossipMean, Msda};
 use crate::estimator::{Form, Quantiser, Width};
 use crate::method::core::{Core, CoreAlgorithm, Plan, StepRule, Wire};
@@ -25,8 +25,6 @@ const SGD_MOMENTUM: f64 = 0.9;
 /// By gossip pairs are tuned as if the noise were this much larger, as in the centralised method.
 const CAUTION: f64 = 1.3;
 
-const NONE: &[Parameter] = &[];
-
 /// All of them.
 pub(super) const CORE: &[MethodInfo] = &[
     MethodInfo {
@@ -37,8 +35,6 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         convex_only: true,
-        proximal: false,
-        parameters: NONE,
         build: |b| {
             let (s, defaults) = (b.settings, newton::Rules::default());
             if !matches!(s.wire, WireKind::Q) {
@@ -50,7 +46,7 @@ pub(super) const CORE: &[MethodInfo] = &[
             rules.eta_down = s.eta_down.unwrap_or(defaults.eta_down);
             Ok(boxed(newton::Newton::new(b.start(), rules, b.randomness)))
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "core-agd",
@@ -61,7 +57,6 @@ pub(super) const CORE: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: true,
-        parameters: NONE,
         build: |b| {
             let s = b.settings;
             let fixed = match (s.step, s.damping) {
@@ -76,6 +71,7 @@ pub(super) const CORE: &[MethodInfo] = &[
             core(b, CoreAlgorithm::Accelerated { fixed }, AGD_ETA)
         },
         gossip: Some(|b, averaging| gossip_core(b, averaging, true)),
+        ..PLAIN
     },
     MethodInfo {
         id: "core-cg",
@@ -85,14 +81,12 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         convex_only: true,
-        proximal: false,
-        parameters: NONE,
         build: |b| {
             let memory = b.settings.memory.unwrap_or(if b.quadratic { CG_MEMORY.0 } else { CG_MEMORY.1 });
             let number_bytes = if b.quadratic { 3 } else { 2 };
             core(b, CoreAlgorithm::Conjugate { memory, number_bytes }, CG_ETA)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "core-gd",
@@ -101,11 +95,10 @@ pub(super) const CORE: &[MethodInfo] = &[
         reference: "CORE, Algorithm 2",
         family: "core",
         exact: true,
-        convex_only: false,
         proximal: true,
-        parameters: NONE,
         build: |b| core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch: None, momentum: 0.0 }, AGD_ETA),
         gossip: Some(|b, averaging| gossip_core(b, averaging, false)),
+        ..PLAIN
     },
     MethodInfo {
         id: "core-sgd",
@@ -113,17 +106,14 @@ pub(super) const CORE: &[MethodInfo] = &[
         line: "mini-batches and momentum on the sketched gradient",
         reference: "CORE, section on networks",
         family: "core",
-        exact: false,
-        convex_only: false,
         proximal: true,
-        parameters: NONE,
         build: |b| {
             let rows = b.settings.batch.unwrap_or(32);
             let batch = Some(Batch { rows, randomness: b.randomness.clone() });
             let momentum = b.settings.momentum.unwrap_or(SGD_MOMENTUM);
             core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch, momentum }, AGD_ETA)
         },
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "core-nonconvex",
@@ -132,15 +122,13 @@ pub(super) const CORE: &[MethodInfo] = &[
         reference: "CORE, Algorithm 3",
         family: "core",
         exact: true,
-        convex_only: false,
-        proximal: false,
         parameters: &[
             parameter("trace", "auto", "r_1 of Options I and II: the sum of absolute eigenvalues of the Hessian"),
             parameter("smoothness", "auto", "L of Options I and II"),
             parameter("gap", "auto", "f(x0) - f* at most, for Option II"),
         ],
         build: |b| core(b, CoreAlgorithm::Comparing { rule: nonconvex_rule(b)? }, AGD_ETA),
-        gossip: None,
+        ..PLAIN
     },
     MethodInfo {
         id: "extra",
@@ -150,13 +138,11 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "decentralised",
         exact: true,
         convex_only: true,
-        proximal: false,
-        parameters: NONE,
-        build: by_gossip_only,
         gossip: Some(|b, averaging| {
             let auto = 0.9 * (1.0 + averaging.least_mixing()) / b.constants.max_smoothness;
             Ok(boxed(Extra::new(b.start(), averaging, gossip_step(b)?.unwrap_or(auto))))
         }),
+        ..PLAIN
     },
     MethodInfo {
         id: "msda",
@@ -166,9 +152,6 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "decentralised",
         exact: true,
         convex_only: true,
-        proximal: false,
-        parameters: NONE,
-        build: by_gossip_only,
         gossip: Some(|b, averaging| {
             let c = b.constants;
             if c.strong_convexity <= 0.0 {
@@ -177,10 +160,11 @@ pub(super) const CORE: &[MethodInfo] = &[
             }
             Ok(boxed(Msda::new(b.start(), averaging, c.strong_convexity, c.max_smoothness)))
         }),
+        ..PLAIN
     },
 ];
 
-fn by_gossip_only(b: &Builder<'_>) -> Built {
+pub(super) fn by_gossip_only(b: &Builder<'_>) -> Built {
     let id = b.values.info.id;
     Err(format!(
         "`{id}` runs by gossip only: name a graph, as in `graph.shape` = \"ring\" with `graph.gossip` = \"chebyshev\""

@@ -68,6 +68,21 @@ pub struct MethodInfo {
     gossip: Option<fn(&Builder<'_>, &Averaging) -> Built>,
 }
 
+/// What a row does not say: nothing is claimed, nothing can be set, and without a build of its own it runs by gossip only.
+const PLAIN: MethodInfo = MethodInfo {
+    id: "",
+    title: "",
+    line: "",
+    reference: "",
+    family: "",
+    exact: false,
+    convex_only: false,
+    proximal: false,
+    parameters: &[],
+    build: core_methods::by_gossip_only,
+    gossip: None,
+};
+
 impl MethodInfo {
     /// Whether it is one of CORE's, which learn what they need from the machines and take the keys of a job's section.
     pub fn is_core(&self) -> bool {
