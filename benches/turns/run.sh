@@ -13,8 +13,8 @@ if [ "$(cat target/before/revision 2>/dev/null || true)" != "$revision" ]; then
     rm -rf target/before
     mkdir -p target/before
     git -C ../.. archive "$revision" | tar x -C target/before
-    # Two packages of one name need two versions.
-    sed -i 's/^version.workspace = true/version = "0.0.1"/' target/before/crates/sketch/Cargo.toml
+    # Two packages of one name need two versions, and the earlier one the dependencies of its own workspace.
+    sed -i 's/^version.workspace = true/version = "0.0.1"/; s/^\[package\]/&\nworkspace = "..\/.."/' target/before/crates/sketch/Cargo.toml
     echo "$revision" > target/before/revision
 fi
 cargo run --quiet --release -- "$@"
