@@ -40,6 +40,21 @@ def loss_of(net, text, starts, context):
     return functional.cross_entropy(net(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
 
+def texts(paths):
+    """How many characters there are, and the text as their numbers: nine tenths to train on, and a tenth held out."""
+    whole = "".join(open(path, encoding="utf-8").read() for path in paths)
+    alphabet = {character: k for k, character in enumerate(sorted(set(whole)))}
+    text = torch.tensor([alphabet[character] for character in whole])
+    return len(alphabet), text[: int(0.9 * len(text))], text[int(0.9 * len(text)) :]
+
+
+def held_out_loss(net, test):
+    net.eval()
+    with torch.no_grad():
+        starts = torch.arange(0, len(test) - net.context - 1, net.context)
+        return sum(loss_of(net, test, part, net.context).item() * len(part) for part in starts.split(64)) / len(starts)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", nargs="+", required=True)
@@ -57,13 +72,10 @@ def main():
     dist.init_process_group("gloo")
     rank, machines = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // machines))
-    whole = "".join(open(path, encoding="utf-8").read() for path in arguments.text)
-    alphabet = {character: k for k, character in enumerate(sorted(set(whole)))}
-    text = torch.tensor([alphabet[character] for character in whole])
-    train, test = text[: int(0.9 * len(text))], text[int(0.9 * len(text)) :]
+    characters, train, test = texts(arguments.text)
 
     torch.manual_seed(arguments.seed)
-    net = Transformer(len(alphabet))
+    net = Transformer(characters)
     optimizer = torch.optim.AdamW(net.parameters(), lr=arguments.lr, weight_decay=arguments.weight_decay)
     ddp, state = DistributedDataParallel(net), None
     if arguments.hook == "core":
@@ -82,15 +94,11 @@ def main():
         optimizer.step()
         schedule.step()
     seconds = time.perf_counter() - begun
-    net.eval()
-    with torch.no_grad():
-        starts = torch.arange(0, len(test) - net.context - 1, net.context)
-        parts = starts.split(64)
-        held_out = sum(loss_of(net, test, part, net.context).item() * len(part) for part in parts) / len(starts)
+    held_out = held_out_loss(net, test)
     if rank == 0:
         result = {
             "hook": arguments.hook, "machines": machines, "parameters": sum(p.numel() for p in net.parameters()),
-            "characters": len(text), "steps": arguments.steps, "lr": arguments.lr, "seed": arguments.seed,
+            "characters": len(train) + len(test), "steps": arguments.steps, "lr": arguments.lr, "seed": arguments.seed,
             "held_out_loss": held_out, "seconds_per_step": seconds / arguments.steps,
         }  # fmt: skip
         if state is not None:

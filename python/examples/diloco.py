@@ -13,7 +13,7 @@ import os
 
 import torch
 import torch.distributed as dist
-from char_transformer import Transformer, loss_of
+from char_transformer import Transformer, held_out_loss, loss_of, texts
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from corewire.torch import CoreState, all_reduce_mean
@@ -35,13 +35,10 @@ def main():
     dist.init_process_group("gloo")
     rank, machines = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // machines))
-    whole = "".join(open(path, encoding="utf-8").read() for path in arguments.text)
-    alphabet = {character: k for k, character in enumerate(sorted(set(whole)))}
-    text = torch.tensor([alphabet[character] for character in whole])
-    train, test = text[: int(0.9 * len(text))], text[int(0.9 * len(text)) :]
+    characters, train, test = texts(arguments.text)
 
     torch.manual_seed(arguments.seed)
-    net = Transformer(len(alphabet))
+    net = Transformer(characters)
     optimizer = torch.optim.AdamW(net.parameters(), lr=arguments.lr)
     common = parameters_to_vector(net.parameters()).detach().clone()
     momentum, sent = torch.zeros_like(common), 0
@@ -62,10 +59,7 @@ def main():
             sent += 8 * (machines - 1) / machines * len(moved)
         common -= arguments.outer_lr * momentum
         vector_to_parameters(common, net.parameters())
-    net.eval()
-    with torch.no_grad():
-        starts = torch.arange(0, len(test) - net.context - 1, net.context)
-        held_out = sum(loss_of(net, test, part, net.context).item() * len(part) for part in starts.split(64)) / len(starts)
+    held_out = held_out_loss(net, test)
     if rank == 0:
         steps = arguments.outer * arguments.inner
         bytes_per_step = (state.stats.sent_bytes if state is not None else sent) / steps
