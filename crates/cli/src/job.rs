@@ -446,8 +446,8 @@ pub fn load(path: Option<&Path>, overrides: &[String]) -> Result<Job> {
     let base = path.and_then(Path::parent);
     for assignment in overrides {
         let (section, key) = set(&mut table, assignment)?;
-        if base.is_some() {
-            find_from(&mut table, None, &[(section, &[key])]);
+        if base.is_some() && PATHS.iter().any(|(name, keys)| *name == section && keys.contains(&key)) {
+            make_whole(&mut table, section, key, None);
         }
     }
     from_table(table, base)
@@ -606,29 +606,25 @@ pub fn from_table(mut table: Table, base: Option<&Path>) -> Result<Job> {
     }
     let job = read_table(&Reader::new(&table), base)?;
     // The copy that a run keeps lies elsewhere, and must still find its files.
-    find_from(&mut table, base, &PATHS);
+    for (section, keys) in PATHS {
+        keys.iter().for_each(|key| make_whole(&mut table, section, key, base));
+    }
     Ok(Job { table, ..job })
 }
 
-/// Makes the paths among these keys whole; relative ones are meant from `base`, or from where the user is.
-fn find_from(table: &mut Table, base: Option<&Path>, keys: &[(&str, &[&str])]) {
+/// Makes the path or paths of a key whole; relative ones are meant from `base`, or from where the user is.
+fn make_whole(table: &mut Table, section: &str, key: &str, base: Option<&Path>) {
     let whole = |text: &str| {
         let path = from_base(base, text);
         Value::String(std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned())
     };
     let is_path = |text: &str| !matches!(text, "" | "digits" | "power-law");
-    for &(name, keys) in keys {
-        let Some(section) = table.get_mut(name).and_then(Value::as_table_mut) else { continue };
-        let paths = PATHS.iter().filter(|(section, _)| *section == name).flat_map(|(_, keys)| *keys);
-        for key in paths.filter(|path| keys.contains(path)) {
-            match section.get_mut(*key) {
-                Some(Value::Array(paths)) => {
-                    paths.iter_mut().for_each(|path| *path = path.as_str().map_or(path.clone(), whole));
-                }
-                Some(value) => *value = value.as_str().filter(|text| is_path(text)).map_or(value.clone(), whole),
-                None => {}
-            }
+    match table.get_mut(section).and_then(Value::as_table_mut).and_then(|section| section.get_mut(key)) {
+        Some(Value::Array(paths)) => {
+            paths.iter_mut().for_each(|path| *path = path.as_str().map_or(path.clone(), whole));
         }
+        Some(value) => *value = value.as_str().filter(|text| is_path(text)).map_or(value.clone(), whole),
+        None => {}
     }
 }
 
