@@ -1,0 +1,239 @@
+//! The layers, and the way through them and back. What the way back needs lies on a tape.
+
+use std::ops::Range;
+
+use crate::architecture::Shape;
+use crate::convolution::{Convolution, add};
+use crate::norm::{Norm, Normalised};
+use crate::pool;
+use crate::product::{View, multiply};
+use crate::scratch::Scratch;
+
+/// Where the parameters of a layer lie in the flat vector.
+pub(crate) type Place = Range<usize>;
+
+pub(crate) enum Layer {
+    Convolution {
+        weight: Place,
+        bias: Option<Place>,
+        form: Convolution,
+    },
+    Linear {
+        weight: Place,
+        bias: Place,
+        inputs: usize,
+        outputs: usize,
+    },
+    Norm {
+        scale: Place,
+        shift: Place,
+        form: Norm,
+    },
+    Rectify,
+    Largest {
+        input: Shape,
+    },
+    Mean {
+        pixels: usize,
+    },
+    /// The rectified sum of two ways; the short one is the input itself where it has no layer.
+    Residual {
+        main: Vec<Layer>,
+        short: Vec<Layer>,
+    },
+}
+
+/// What batch norms divide by.
+pub(crate) enum Statistics<'a> {
+    /// The statistics of these rows.
+    OfBatch,
+    /// Those of other rows.
+    Given(&'a [f32]),
+    /// Those of these rows, which are written here.
+    Seen(&'a mut [f32]),
+}
+
+/// What a layer leaves for the way back.
+pub(crate) enum Saved {
+    Values(Vec<f32>),
+    Normalised(Normalised),
+    Nothing,
+}
+
+impl Saved {
+    pub(crate) fn give(self, scratch: &mut Scratch) {
+        match self {
+            Self::Values(values) => scratch.give(values),
+            Self::Normalised(normalised) => normalised.give(scratch),
+            Self::Nothing => {}
+        }
+    }
+
+    fn values(self) -> Vec<f32> {
+        match self {
+            Self::Values(values) => values,
+            _ => unreachable!("the tape is read as it was written"),
+        }
+    }
+}
+
+/// Through all layers; `values` are given up.
+pub(crate) fn forward(
+    layers: &[Layer],
+    parameters: &[f32],
+    batch: usize,
+    mut values: Vec<f32>,
+    statistics: &mut Statistics<'_>,
+    mut tape: Option<&mut Vec<Saved>>,
+    scratch: &mut Scratch,
+) -> Vec<f32> {
+    for layer in layers {
+        let saved = match layer {
+            Layer::Convolution { weight, bias, form } => {
+                let bias = bias.clone().map(|bias| &parameters[bias]);
+                let output = form.forward(&parameters[weight.clone()], bias, &values, scratch);
+                Saved::Values(std::mem::replace(&mut values, output))
+            }
+            Layer::Linear { weight, bias, inputs, outputs } => {
+                let mut output = scratch.take(batch * outputs);
+                output.chunks_exact_mut(*outputs).for_each(|row| row.copy_from_slice(&parameters[bias.clone()]));
+                let weight = View::new(&parameters[weight.clone()], *outputs, *inputs);
+                multiply(View::new(&values, batch, *inputs), weight.transposed(), 1.0, &mut output);
+                Saved::Values(std::mem::replace(&mut values, output))
+            }
+            Layer::Norm { scale, shift, form } => {
+                let (scale, shift) = (&parameters[scale.clone()], &parameters[shift.clone()]);
+                Saved::Normalised(form.forward(scale, shift, batch, &mut values, statistics, scratch))
+            }
+            Layer::Rectify => {
+                rectify(&mut values);
+                kept(&values, tape.is_some(), scratch)
+            }
+            Layer::Largest { input } => {
+                let (output, places) = pool::largest(*input, &values, scratch);
+                scratch.give(std::mem::replace(&mut values, output));
+                Saved::Values(places)
+            }
+            Layer::Mean { pixels } => {
+                let output = pool::mean(*pixels, &values, scratch);
+                scratch.give(std::mem::replace(&mut values, output));
+                Saved::Nothing
+            }
+            Layer::Residual { main, short } => {
+                let mut copy = scratch.take(values.len());
+                copy.copy_from_slice(&values);
+                let long = forward(main, parameters, batch, values, statistics, tape.as_deref_mut(), scratch);
+                values = forward(short, parameters, batch, copy, statistics, tape.as_deref_mut(), scratch);
+                add(&long, &mut values);
+                scratch.give(long);
+                rectify(&mut values);
+                kept(&values, tape.is_some(), scratch)
+            }
+        };
+        match &mut tape {
+            Some(tape) => tape.push(saved),
+            None => saved.give(scratch),
+        }
+    }
+    values
+}
+
+fn rectify(values: &mut [f32]) {
+    values.iter_mut().for_each(|value| *value = value.max(0.0));
+}
+
+/// A copy, where it is wanted.
+fn kept(values: &[f32], wanted: bool, scratch: &mut Scratch) -> Saved {
+    if !wanted {
+        return Saved::Nothing;
+    }
+    let mut copy = scratch.take(values.len());
+    copy.copy_from_slice(values);
+    Saved::Values(copy)
+}
+
+/// The way back from the derivatives by the output, which are given up, to those by the input (nothing unless `wanted`); those by the
+/// parameters are added to `gradient`.
+pub(crate) fn backward(
+    layers: &[Layer],
+    parameters: &[f32],
+    batch: usize,
+    mut back: Vec<f32>,
+    wanted: bool,
+    tape: &mut Vec<Saved>,
+    gradient: &mut [f32],
+    scratch: &mut Scratch,
+) -> Vec<f32> {
+    for (place, layer) in layers.iter().enumerate().rev() {
+        let saved = tape.pop().expect("every layer left something");
+        let wanted = wanted || place > 0;
+        match layer {
+            Layer::Convolution { weight, bias, form } => {
+                let input = saved.values();
+                let (by_weight, by_bias) = parts(gradient, weight.clone(), bias.clone());
+                let weights = &parameters[weight.clone()];
+                let by_input = form.backward(weights, &input, &back, wanted, by_weight, by_bias, scratch);
+                scratch.give(std::mem::replace(&mut back, by_input));
+                scratch.give(input);
+            }
+            Layer::Linear { weight, bias, inputs, outputs } => {
+                let input = saved.values();
+                let (by_weight, by_bias) = parts(gradient, weight.clone(), Some(bias.clone()));
+                let by_bias = by_bias.expect("a linear layer has a bias");
+                back.chunks_exact(*outputs).for_each(|row| add(row, by_bias));
+                let seen = View::new(&back, batch, *outputs);
+                multiply(seen.transposed(), View::new(&input, batch, *inputs), 1.0, by_weight);
+                let mut by_input = scratch.take(if wanted { input.len() } else { 0 });
+                if wanted {
+                    multiply(seen, View::new(&parameters[weight.clone()], *outputs, *inputs), 0.0, &mut by_input);
+                }
+                scratch.give(std::mem::replace(&mut back, by_input));
+                scratch.give(input);
+            }
+            Layer::Norm { scale, shift, form } => {
+                let Saved::Normalised(normalised) = saved else { unreachable!("the tape is read as it was written") };
+                let (by_scale, by_shift) = parts(gradient, scale.clone(), Some(shift.clone()));
+                let by_shift = by_shift.expect("a norm has shifts");
+                form.backward(&parameters[scale.clone()], &normalised, batch, &mut back, by_scale, by_shift);
+                normalised.give(scratch);
+            }
+            Layer::Rectify => unrectify(saved, &mut back, scratch),
+            Layer::Largest { input } => {
+                let places = saved.values();
+                let by_input = pool::to_largest(*input, &places, &back, scratch);
+                scratch.give(std::mem::replace(&mut back, by_input));
+                scratch.give(places);
+            }
+            Layer::Mean { pixels } => {
+                let by_input = pool::to_all(*pixels, &back, scratch);
+                scratch.give(std::mem::replace(&mut back, by_input));
+            }
+            Layer::Residual { main, short } => {
+                unrectify(saved, &mut back, scratch);
+                let mut copy = scratch.take(back.len());
+                copy.copy_from_slice(&back);
+                let by_short = backward(short, parameters, batch, copy, wanted, tape, gradient, scratch);
+                back = backward(main, parameters, batch, back, wanted, tape, gradient, scratch);
+                add(&by_short, &mut back);
+                scratch.give(by_short);
+            }
+        }
+    }
+    back
+}
+
+/// No derivative passes where the output was zero.
+fn unrectify(saved: Saved, back: &mut [f32], scratch: &mut Scratch) {
+    let output = saved.values();
+    for (back, output) in back.iter_mut().zip(&output) {
+        *back = if *output > 0.0 { *back } else { 0.0 };
+    }
+    scratch.give(output);
+}
+
+/// Two places of the gradient at once, the first before the second.
+fn parts(gradient: &mut [f32], first: Place, second: Option<Place>) -> (&mut [f32], Option<&mut [f32]>) {
+    let Some(second) = second else { return (&mut gradient[first], None) };
+    let (before, after) = gradient.split_at_mut(second.start);
+    (&mut before[first], Some(&mut after[..second.len()]))
+}
