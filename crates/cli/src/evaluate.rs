@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use corewire_data::Labels;
-use corewire_optim::predict::{self, HeldOutRows, Metrics};
+use corewire_optim::predict::{self, HeldOutRows, Known, Metrics};
 use corewire_optim::score::{HeldOut, Score};
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,8 @@ pub fn evaluate(arguments: &Arguments) -> Result<()> {
     let trained = Trained::read(&arguments.model)?;
     let set = trained.preparation.apply(trained.rows(&arguments.data, false)?)?;
     let (model, classes, sides) = (trained.model, trained.classes(), trained.preparation.has_sides());
-    let mut rows = HeldOutRows { set, model, classes, sides };
+    let known = Known::Statistics(trained.statistics.clone());
+    let mut rows = HeldOutRows { set, model, classes, sides, known };
     let Some(Score { rows: count, loss, .. }) = Score::from_sums(&rows.sums(&trained.x)) else {
         bail!("{} has no row of the model's classes", arguments.data);
     };
@@ -72,8 +73,7 @@ pub fn predict(arguments: &Arguments) -> Result<()> {
         text += &[vec!["prediction".to_owned()], more].concat().join(",");
         text.push('\n');
     }
-    for row in 0..set.rows() {
-        let scores = predict::scores(trained.model, trained.classes(), &trained.x, &set, row);
+    for scores in predict::scores(trained.model, trained.classes(), &trained.x, &trained.statistics, &set) {
         let probabilities = predict::probabilities(trained.model, &scores);
         let said = match &trained.preparation.labels {
             Labels::Numbers { centre } => {

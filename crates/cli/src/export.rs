@@ -1,9 +1,13 @@
-//! `corewire export`: a linear model for other programs, as JSON with the names of scikit-learn and as ONNX.
+//! `corewire export`: a model for other programs: a linear one as JSON with the names of scikit-learn and as ONNX, a network as the
+//! tensors of PyTorch.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use corewire_data::{Normalise, Role, Scaling};
+use corewire_journal::Tensor;
+use corewire_nn::Network;
 use corewire_optim::problem::Model;
 use serde_json::{Value, json};
 
@@ -17,11 +21,14 @@ pub struct Arguments {
     /// A model that `run` or `replay` wrote.
     model: PathBuf,
     /// Writes JSON: coef_, intercept_, classes_, and what becomes of every column.
-    #[arg(long, value_name = "FILE", required_unless_present = "onnx")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["onnx", "pytorch"])]
     sklearn: Option<PathBuf>,
     /// Writes ONNX: one input per column of CSV, or one for all features.
     #[arg(long, value_name = "FILE")]
     onnx: Option<PathBuf>,
+    /// Writes the tensors of a network under PyTorch's names, as safetensors.
+    #[arg(long, value_name = "FILE")]
+    pytorch: Option<PathBuf>,
     /// One JSON object at the end.
     #[arg(long)]
     json: bool,
@@ -30,8 +37,12 @@ pub struct Arguments {
 /// `corewire export`.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let trained = Trained::read(&arguments.model)?;
-    if matches!(trained.model, Model::TwoLayer { .. }) {
-        bail!("`export` writes linear models, and {} holds a network", arguments.model.display());
+    let linear = !trained.model.is_network() && !matches!(trained.model, Model::TwoLayer { .. });
+    if !linear && (arguments.sklearn.is_some() || arguments.onnx.is_some()) {
+        bail!("`--sklearn` and `--onnx` write linear models, and {} holds a network", arguments.model.display());
+    }
+    if !trained.model.is_network() && arguments.pytorch.is_some() {
+        bail!("`--pytorch` writes networks, and {} holds none of them", arguments.model.display());
     }
     let mut written = Vec::new();
     let mut write = |path: &Path, bytes: Vec<u8>| -> Result<()> {
@@ -45,10 +56,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.onnx {
         write(path, as_onnx(&trained))?;
     }
+    if let Some(path) = &arguments.pytorch {
+        write_pytorch(&trained, path)?;
+        written.push(path.display().to_string());
+    }
     match arguments.json {
         true => out::json(&json!({ "features": trained.columns, "files": written })),
         false => out::line(&format!("the model is in {}", written.join(" and "))),
     }
+}
+
+/// Parameters, statistics of batch norms, and the counts that PyTorch keeps beside them.
+fn write_pytorch(trained: &Trained, path: &Path) -> Result<()> {
+    let Model::Network { architecture, .. } = trained.model else { bail!("the model is no network") };
+    let network = Network::new(architecture, trained.columns, trained.classes()).map_err(|error| anyhow!(error))?;
+    let mut tensors = BTreeMap::new();
+    for (named, numbers) in [(network.tensors(), &trained.x), (network.kept(), &trained.statistics)] {
+        let mut rest = numbers.iter().map(|&number| number as f32);
+        for tensor in named {
+            let values = rest.by_ref().take(tensor.len()).collect();
+            tensors.insert(tensor.name.clone(), Tensor { shape: tensor.shape.clone(), values });
+        }
+    }
+    let norms = network.kept().iter().filter_map(|tensor| tensor.name.strip_suffix("running_mean"));
+    let counts: Vec<String> = norms.map(|norm| format!("{norm}num_batches_tracked")).collect();
+    Ok(corewire_journal::write_tensors(path, &tensors, &counts)?)
 }
 
 fn as_json(trained: &Trained) -> Value {

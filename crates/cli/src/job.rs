@@ -9,7 +9,8 @@ use corewire_comm::group::MOST_MACHINES;
 use corewire_comm::{Deadline, Link};
 use corewire_data::shard::Split;
 use corewire_data::{ColumnOptions, ColumnRef, Missing, Normalise, ReadOptions};
-use corewire_optim::catalogue::{MethodSettings, StepKind, WireKind, find, nearest};
+use corewire_nn::Architecture;
+use corewire_optim::catalogue::{MethodSettings, Sent, StepKind, Training, WireKind, find, nearest};
 use corewire_optim::method::core::Goal;
 use corewire_optim::problem::Model;
 use corewire_sketch::Family;
@@ -102,17 +103,39 @@ pub enum ModelKind {
     TwoLayer,
     /// A synthetic quadratic.
     Quadratic,
+    /// A network with one hidden layer.
+    Mlp,
+    /// A small convolutional network.
+    LeNet,
+    /// A small residual network.
+    SmallResNet,
+    /// ResNet-18.
+    ResNet18,
 }
 
 impl ModelKind {
-    const WORDS: [(&'static str, Self); 6] = [
+    const WORDS: [(&'static str, Self); 10] = [
         ("logistic", Self::Logistic),
         ("ridge", Self::Ridge),
         ("softmax", Self::Softmax),
         ("logistic-nonconvex", Self::LogisticNonconvex),
         ("two-layer", Self::TwoLayer),
         ("quadratic", Self::Quadratic),
+        ("mlp", Self::Mlp),
+        ("lenet", Self::LeNet),
+        ("resnet-small", Self::SmallResNet),
+        ("resnet18", Self::ResNet18),
     ];
+
+    /// Whether it is trained by mini-batches and rates.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::Mlp | Self::LeNet | Self::SmallResNet | Self::ResNet18)
+    }
+
+    /// Whether it tells all classes apart, and not two sides.
+    pub fn has_classes(self) -> bool {
+        self.is_network() || matches!(self, Self::Softmax | Self::TwoLayer)
+    }
 
     /// Its word in a job.
     pub fn name(self) -> &'static str {
@@ -182,8 +205,12 @@ pub struct ProblemSpec {
     pub intercept: bool,
     /// How features are scaled.
     pub normalise: Normalise,
-    /// Hidden units of the small network.
+    /// Hidden units of a network that has such.
     pub hidden: usize,
+    /// Whether pictures are moved about for training.
+    pub augment: bool,
+    /// A file of tensors from which a network begins.
+    pub start: Option<PathBuf>,
     /// Rows held out for a test.
     pub test: Option<TestRows>,
 }
@@ -197,6 +224,15 @@ impl ProblemSpec {
             ModelKind::Softmax => Model::Softmax,
             ModelKind::LogisticNonconvex => Model::LogisticNonconvex { lambda: self.nonconvex },
             ModelKind::TwoLayer => Model::TwoLayer { hidden: self.hidden },
+            kind => {
+                let architecture = match kind {
+                    ModelKind::LeNet => Architecture::LeNet,
+                    ModelKind::SmallResNet => Architecture::SmallResNet,
+                    ModelKind::ResNet18 => Architecture::ResNet18,
+                    _ => Architecture::Mlp { hidden: self.hidden },
+                };
+                Model::Network { architecture, augment: self.augment }
+            }
         }
     }
 }
@@ -234,6 +270,8 @@ impl MethodSpec {
 pub struct StopSpec {
     /// Rounds at most.
     pub rounds: Option<u64>,
+    /// Passes over all rows, for networks; rounds once it is known how many they are.
+    pub epochs: Option<f64>,
     /// Relative suboptimality; 0 for all rounds, `None` for what the kind of data allows.
     pub target: Option<f64>,
     /// Norm of the gradient.
@@ -258,6 +296,12 @@ pub const DEFAULT_TARGET: f64 = 1e-6;
 const DEFAULT_OPTIMUM_SECONDS: f64 = 30.0;
 /// Rounds at most.
 pub const DEFAULT_ROUNDS: u64 = 5000;
+/// Passes over all rows, for networks.
+const DEFAULT_EPOCHS: f64 = 10.0;
+/// The rate of networks.
+const DEFAULT_RATE: f64 = 0.03;
+/// Coordinates of a network for each scalar that travels.
+const DEFAULT_RATIO: f64 = 12.0;
 
 impl StopSpec {
     /// The relative suboptimality to reach, where f* is known.
@@ -357,6 +401,21 @@ impl Job {
         }
     }
 
+    /// Settles how many rounds the passes over so many rows are, also in the copy that a run keeps, and how often f is looked at.
+    pub fn settle_epochs(&mut self, rows: usize) {
+        let Some(training) = &mut self.method.settings.training else { return };
+        let per_epoch = (rows / (self.machines * training.batch).max(1)).max(1) as f64;
+        let epochs = self.stop.epochs.take().unwrap_or(DEFAULT_EPOCHS);
+        let rounds = *self.stop.rounds.get_or_insert((epochs * per_epoch).ceil() as u64);
+        training.rounds = rounds;
+        self.stop.evaluate_every.get_or_insert(per_epoch as u64);
+        let section = self.table.entry("stop").or_insert_with(|| Value::Table(Table::new()));
+        if let Some(section) = section.as_table_mut() {
+            section.remove("epochs");
+            section.insert("rounds".to_owned(), Value::Integer(rounds as i64));
+        }
+    }
+
     /// Changes the penalty, also in the copy that a run keeps.
     pub fn set_alpha(&mut self, alpha: f64) {
         self.problem.alpha = alpha;
@@ -394,8 +453,12 @@ impl Job {
 }
 
 /// The keys that hold paths, or lists of paths.
-const PATHS: [(&str, &[&str]); 4] =
-    [("problem", &["data", "test"]), ("machines", &["data"]), ("method", &["seed_file"]), ("graph", &["file"])];
+const PATHS: [(&str, &[&str]); 4] = [
+    ("problem", &["data", "test", "start"]),
+    ("machines", &["data"]),
+    ("method", &["seed_file"]),
+    ("graph", &["file"]),
+];
 
 /// A path, or a list of paths, with every absolute one changed.
 fn map_paths(value: &Value, change: &impl Fn(&Path) -> PathBuf) -> Value {
@@ -679,7 +742,7 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
     let tasks: &[(&str, bool)] = match model {
         ModelKind::Ridge | ModelKind::Quadratic => &[("regression", false), ("binary", true)],
         ModelKind::Logistic | ModelKind::LogisticNonconvex => &[("binary", true)],
-        ModelKind::Softmax | ModelKind::TwoLayer => &[("multiclass", false)],
+        _ => &[("multiclass", false)],
     };
     let task = reader.word("problem.task", tasks)?;
     let positive = reader.get("problem.positive").map(|value| class_name(value, "problem.positive")).transpose()?;
@@ -690,7 +753,7 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
         (Some(Value::String(word)), _) if word == "parity" => Some(Classes::Parity),
         (Some(value), _) => Some(Classes::Sides(read_classes(value)?)),
     };
-    if classes.is_some() && matches!(model, ModelKind::Softmax | ModelKind::TwoLayer) {
+    if classes.is_some() && model.has_classes() {
         bail!(
             "`problem.classes` and `problem.positive` name two sides; `{}` takes all classes as they are",
             model.name()
@@ -698,10 +761,16 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
     }
     // The bundled digits have ten classes, and binary models of them tell odd from even.
     let bundled = matches!(data, DataSource::Digits | DataSource::PowerLaw);
-    let sided = !matches!(model, ModelKind::Softmax | ModelKind::TwoLayer);
+    let sided = !model.has_classes();
     let classes = classes.or((data == DataSource::Digits && sided).then_some(Classes::Parity));
-    let words = [("standard", Normalise::Standard), ("unit", Normalise::Unit), ("none", Normalise::None)];
+    let words = [
+        ("standard", Normalise::Standard),
+        ("channels", Normalise::Channels),
+        ("unit", Normalise::Unit),
+        ("none", Normalise::None),
+    ];
     let normalise = match reader.get("problem.normalise") {
+        None if model.is_network() => Normalise::Channels,
         None if bundled => Normalise::Unit,
         _ => reader.word("problem.normalise", &words)?,
     };
@@ -711,9 +780,20 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
         bail!("`problem.class_weights` is for classes, and this is a regression; `problem.weights` names a column");
     }
     let read = read_columns(reader)?;
-    if model == ModelKind::TwoLayer && (class_weights.is_some() || read.columns.weights.is_some()) {
-        bail!("`two-layer` takes all rows alike: remove `problem.weights` and `problem.class_weights`");
+    let layered = model.is_network() || model == ModelKind::TwoLayer;
+    if layered && (class_weights.is_some() || read.columns.weights.is_some()) {
+        bail!("`{}` takes all rows alike: remove `problem.weights` and `problem.class_weights`", model.name());
     }
+    let start = reader.path("problem.start", base)?;
+    let augment = reader.flag("problem.augment", false)?;
+    if !model.is_network() && (start.is_some() || augment) {
+        bail!("`problem.start` and `problem.augment` are for networks: mlp, lenet, resnet-small or resnet18");
+    }
+    let (l2, l1, intercept) = match model.is_network() {
+        // Networks have biases of their own, and `method.weight_decay`.
+        true => (0.0, 0.0, false),
+        false => (1e-3, 0.0, !bundled),
+    };
     if let Some(Value::Array(_)) = reader.get("problem.alpha") {
         bail!("`problem.alpha` is one number; `corewire path --alphas 1,0.1,0.01` tries several and chooses");
     }
@@ -723,8 +803,8 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
         read,
         classes,
         model,
-        alpha: reader.number("problem.alpha", not_negative, "a number, 0 or more")?.unwrap_or(1e-3),
-        l1: reader.number("problem.l1", not_negative, "a number, 0 or more")?.unwrap_or(0.0),
+        alpha: reader.number("problem.alpha", not_negative, "a number, 0 or more")?.unwrap_or(l2),
+        l1: reader.number("problem.l1", not_negative, "a number, 0 or more")?.unwrap_or(l1),
         nonconvex: reader.number("problem.nonconvex", not_negative, "a number, 0 or more")?.unwrap_or(0.1),
         rows: reader.count("problem.rows", 1)?.map(|rows| rows as usize),
         dim: reader.count("problem.dim", 1)?.unwrap_or(10_000) as usize,
@@ -733,9 +813,12 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
             .string("problem.split", "random")?
             .parse::<Split>()
             .map_err(|error| anyhow!("`problem.split`: {error}"))?,
-        intercept: reader.flag("problem.intercept", !bundled)?,
+        intercept: reader.flag("problem.intercept", intercept)?,
         normalise,
-        hidden: reader.count("problem.hidden", 1)?.unwrap_or(16) as usize,
+        hidden: reader.count("problem.hidden", 1)?.unwrap_or(if layered && model == ModelKind::Mlp { 32 } else { 16 })
+            as usize,
+        augment,
+        start,
         test: match reader.get("problem.test") {
             None => None,
             Some(Value::String(path)) if path.is_empty() => None,
@@ -749,7 +832,51 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
     })
 }
 
-fn read_method(reader: &Reader<'_>, base: Option<&Path>, link: Option<Link>, stop: &StopSpec) -> Result<MethodSpec> {
+/// How a network is trained; the same keys are refused for any other model.
+fn read_training(reader: &Reader<'_>, model: ModelKind, step: StepKind, stop: &StopSpec) -> Result<Option<Training>> {
+    let share = |value: f64| (0.0..1.0).contains(&value);
+    let sent = [("auto", None), ("momentum", Some(Sent::Momentum)), ("gradient", Some(Sent::Gradient))];
+    let keys =
+        ["method.ratio", "method.send", "method.weight_decay", "method.schedule", "method.warm_up", "stop.epochs"];
+    let set = keys.iter().find(|key| reader.get(key).is_some());
+    let rate = match step {
+        StepKind::Auto => DEFAULT_RATE,
+        StepKind::Fixed(step) => step,
+        _ if model.is_network() => {
+            bail!("`method.step` of a network is its rate, a positive number; leave it out for {DEFAULT_RATE}")
+        }
+        _ => 0.0,
+    };
+    let training = Training {
+        rate,
+        batch: reader.count("method.batch", 1)?.unwrap_or(32) as usize,
+        momentum: reader.number("method.momentum", share, "a number from 0 to below 1")?.unwrap_or(0.9),
+        sent: reader.word("method.send", &sent)?,
+        weight_decay: reader
+            .number("method.weight_decay", |value| value >= 0.0, "a number, 0 or more")?
+            .unwrap_or(5e-4),
+        warm_up: reader.number("method.warm_up", share, "a share of the rounds, from 0 to below 1")?.unwrap_or(0.15),
+        cosine: reader.word("method.schedule", &[("cosine", true), ("constant", false)])?,
+        rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
+        ratio: reader.number("method.ratio", |value| value >= 1.0, "a number of at least 1")?.unwrap_or(DEFAULT_RATIO),
+    };
+    match set {
+        Some(key) if !model.is_network() => {
+            bail!(
+                "`{key}` is for networks: set `problem.model` to mlp, lenet, resnet-small or resnet18, or leave it out"
+            )
+        }
+        _ => Ok(model.is_network().then_some(training)),
+    }
+}
+
+fn read_method(
+    reader: &Reader<'_>,
+    base: Option<&Path>,
+    link: Option<Link>,
+    stop: &StopSpec,
+    model: ModelKind,
+) -> Result<MethodSpec> {
     let positive = |value: f64| value > 0.0;
     let count = |key: &str| -> Result<Option<usize>> { Ok(reader.count(key, 1)?.map(|count| count as usize)) };
     let (name, parameters) = parse_method(&reader.string("method.name", "auto")?)?;
@@ -796,6 +923,7 @@ fn read_method(reader: &Reader<'_>, base: Option<&Path>, link: Option<Link>, sto
         hessian_lipschitz: reader.number("method.hessian_lipschitz", positive, "a positive number")?.unwrap_or(1.0),
         curvature: reader.flag("method.curvature", true)?,
         goal: Goal { link: link.filter(|_| !by_bytes), target: stop.target().unwrap_or(DEFAULT_TARGET) },
+        training: read_training(reader, model, step, stop)?,
     };
     Ok(MethodSpec {
         name: (name != "auto").then_some(name),
@@ -848,6 +976,7 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
     let engine = reader.word("machines.engine", &Engine::WORDS)?;
     let stop = StopSpec {
         rounds: reader.count("stop.rounds", 0)?,
+        epochs: reader.number("stop.epochs", positive, "a positive number")?,
         target: reader.number("stop.target", |value| value >= 0.0, "a number, 0 or more")?,
         gradient: reader.number("stop.gradient", positive, "a positive number")?,
         gradient_relative: reader.number("stop.gradient_relative", positive, "a positive number")?,
@@ -863,6 +992,12 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
              take `stop.gradient_relative`, `stop.gap` or `stop.patience`"
         );
     }
+    if stop.epochs.is_some() && stop.rounds.is_some() {
+        bail!("`stop.epochs` and `stop.rounds` both say how long to train; keep one");
+    }
+    if problem.data.is_sites() && problem.model.is_network() && stop.rounds.is_none() {
+        bail!("where the rows stay at their sites nobody counts epochs: say how long to train with `stop.rounds`");
+    }
     if stop.patience.is_some() && problem.test.is_none() {
         bail!("`stop.patience` counts evaluations on held-out rows: name some with `problem.test`");
     }
@@ -877,7 +1012,7 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
         optimum_seconds: reader.number("limits.optimum_seconds", |value| value >= 0.0, "a number, 0 or more")?,
     };
     let link = read_link(reader)?;
-    let method = read_method(reader, base, link, &stop)?;
+    let method = read_method(reader, base, link, &stop, problem.model)?;
     let graph = read_graph(reader, base)?;
     reader.finish()?;
     if problem.data == DataSource::PowerLaw && problem.alpha == 0.0 && problem.decay > 0.0 && stop.target().is_some() {

@@ -55,7 +55,10 @@ pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> 
         .map(|(key, value)| (key.to_owned(), value)),
     );
     // The scale of a row of unit norm is its own, and a network has no coefficients.
-    let network = matches!(prepared.model, Model::TwoLayer { .. });
+    let network = prepared.model.is_network() || matches!(prepared.model, Model::TwoLayer { .. });
+    if prepared.model.is_network() {
+        keep("statistics", &prepared.statistics(&finish.iterate));
+    }
     if !network && *normalise != Normalise::Unit {
         let own = Scores::of(preparation, &finish.iterate).in_own_units(preparation);
         keep("coefficients", &own.coefficients.concat());
@@ -113,6 +116,8 @@ pub struct Trained {
     pub preparation: Preparation,
     /// How many columns its rows had.
     pub columns: usize,
+    /// What batch norms know of the rows of training.
+    pub statistics: Vec<f64>,
     spec: ProblemSpec,
 }
 
@@ -153,11 +158,14 @@ impl Trained {
         };
         let normalise = match word("normalise")?.as_str() {
             "standard" => Normalise::Standard,
+            "channels" => Normalise::Channels,
             "unit" => Normalise::Unit,
             _ => Normalise::None,
         };
         let scaling = match normalise {
-            Normalise::Standard => Some(Scaling { shifts: vector("shifts")?, scales: vector("scales")? }),
+            Normalise::Standard | Normalise::Channels => {
+                Some(Scaling { shifts: vector("shifts")?, scales: vector("scales")? })
+            }
             _ => None,
         };
         let intercept = word("intercept")? == "true";
@@ -180,13 +188,21 @@ impl Trained {
             bail!("{shown}: {} of its `scales` are 0", scaling.scales.iter().filter(|scale| **scale == 0.0).count());
         }
         let classes = if let Labels::Classes(classes) = &labels { classes.len() } else { 0 };
-        let columns = columns(model, classes, x.len(), intercept).filter(|&columns| {
+        let statistics = if model.is_network() { vector("statistics")? } else { Vec::new() };
+        let columns = match model {
+            // Pictures of any size may have as many coordinates: the scaling tells the columns.
+            Model::Network { .. } => scaling.as_ref().map(|scaling| scaling.shifts.len()).filter(|&columns| {
+                statistics.len() == model.statistics(columns, classes) && model.coordinates(columns, classes) == x.len()
+            }),
+            _ => columns(model, classes, x.len(), intercept),
+        };
+        let columns = columns.filter(|&columns| {
             scaling.as_ref().is_none_or(|scaling| scaling.shifts.len() == columns && scaling.scales.len() == columns)
                 && schema.as_ref().is_none_or(|schema| schema.dim() == columns)
         });
         let columns = columns.ok_or_else(|| anyhow!("{shown}: {} coordinates do not fit its model", x.len()))?;
         let preparation = Preparation { schema, labels, normalise, scaling, intercept };
-        Ok(Self { x, model, preparation, columns, spec })
+        Ok(Self { x, model, preparation, columns, statistics, spec })
     }
 
     /// How many classes it tells apart, where it has a score per class.

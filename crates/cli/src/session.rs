@@ -14,11 +14,13 @@ use corewire_data::{
 use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
 use corewire_journal::{Contents, MachineState, Snapshot};
+use corewire_nn::{Network, Shape};
 use corewire_optim::catalogue::{self, Constants, MethodInfo, Request, WireKind};
 use corewire_optim::decentral::{Averaging, GossipWire};
+use corewire_optim::layout::Layout;
 use corewire_optim::method::Method;
 use corewire_optim::optimum;
-use corewire_optim::predict::HeldOutRows;
+use corewire_optim::predict::{self, HeldOutRows, Known, STATISTICS_ROWS};
 use corewire_optim::probe::Probe;
 use corewire_optim::problem::{Model, ModelSpec, Problem, rows_digest};
 use corewire_optim::replay::{self, Facts};
@@ -178,7 +180,10 @@ impl Session {
         if !session.job.problem.data.is_sites() {
             let _bar = Phase::new(quiet, "reading", 0);
             session.time("reading", |session| {
-                session.pooled = Some(pool(&session.job, &session.randomness)?);
+                let pooled = pool(&session.job, &session.randomness)?;
+                session.job.settle_epochs(pooled.problem.row_count());
+                session.start = network_start(&session.job, &pooled.problem.layout())?;
+                session.pooled = Some(pooled);
                 Ok(())
             })?;
         }
@@ -305,7 +310,10 @@ impl Session {
     /// What the theory of the baselines rests on: given to all of them alike, and not billed.
     pub fn constants(&self) -> Result<&Constants> {
         let problem = self.problem()?;
-        Ok(self.constants.get_or_init(|| Constants::measure(problem)))
+        Ok(self.constants.get_or_init(|| match problem.spec().model.is_network() {
+            true => Constants::of_network(problem.machines(), problem.layout()),
+            false => Constants::measure(problem),
+        }))
     }
 
     /// The method's row in the catalogue; auto must have been settled.
@@ -384,7 +392,8 @@ impl Session {
     pub fn rules(&self, snapshots: bool) -> Rules {
         let stop = &self.job.stop;
         // Where no solver is trusted with the problem, its rounds are all run.
-        let measured = !self.gave_up && !self.job.problem.data.is_sites();
+        let network = self.job.problem.model.is_network();
+        let measured = network || (!self.gave_up && !self.job.problem.data.is_sites());
         Rules {
             rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
             target: stop.target().filter(|_| self.optimum.is_some()),
@@ -516,7 +525,15 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     };
     let scored = if spec.model().has_classes() { classes.len() } else { 0 };
     check_memory(job, Size::of(&set, spec, scored), job.machines)?;
-    let scaling = (spec.normalise == Normalise::Standard).then(|| Moments::of(&set.matrix).scaling(sparse(&set)));
+    check_pictures(spec, columns, classes.len())?;
+    let scaling = match spec.normalise {
+        Normalise::Standard => Some(Moments::of(&set.matrix).scaling(sparse(&set))),
+        Normalise::Channels => {
+            let channels = Moments::of(&set.matrix).by_channel(channels(columns));
+            Some(channels.scaling(false).spread(columns))
+        }
+        Normalise::Unit | Normalise::None => None,
+    };
     let labels = label_rule(spec, &classes, words, &name)?;
     if let Labels::Sides { negative, positive } = &labels {
         // A class that no row has is a mistake.
@@ -533,6 +550,42 @@ fn pool(job: &Job, randomness: &CommonRandomness) -> Result<Pooled> {
     let held_out = held_out(job, kept, columns, &preparation)?.map(Arc::new);
     let problem = Problem::rows(data, model_spec(spec, classes.len()), job.machines, spec.split, randomness);
     Ok(Pooled { problem: Arc::new(problem), preparation: Arc::new(preparation), held_out, example })
+}
+
+/// How many channels pictures of so many columns have; one where they are none.
+fn channels(columns: usize) -> usize {
+    Shape::of_columns(columns).map_or(1, |shape| shape.channels)
+}
+
+/// Refuses rows that a network cannot look at.
+fn check_pictures(spec: &ProblemSpec, columns: usize, classes: usize) -> Result<()> {
+    let Model::Network { architecture, augment } = spec.model() else { return Ok(()) };
+    Network::new(architecture, columns, classes).map_err(|error| anyhow!("{}: {error}", spec.data.name()))?;
+    if augment && Shape::of_columns(columns).is_none() {
+        bail!("`problem.augment` moves square pictures about, and rows of {columns} columns are none");
+    }
+    Ok(())
+}
+
+/// Where a network begins, if a file says so.
+fn network_start(job: &Job, layout: &Layout) -> Result<Option<Arc<Vec<f64>>>> {
+    let Some(path) = &job.problem.start else { return Ok(None) };
+    let shown = path.display();
+    memory::plain_file(path, memory::allowed(&job.limits) / 8)?;
+    let tensors = corewire_journal::read_tensors(path)?;
+    let mut start = Vec::with_capacity(layout.dim());
+    for block in layout.blocks() {
+        let name = &block.name;
+        let tensor = tensors.get(name).ok_or_else(|| anyhow!("{shown} has no tensor `{name}`"))?;
+        if tensor.shape != block.shape {
+            bail!("{shown}: `{name}` has the shape {:?}, and the network wants {:?}", tensor.shape, block.shape);
+        }
+        if !tensor.values.iter().all(|value| value.is_finite()) {
+            bail!("{shown}: the numbers of `{name}` are not all finite");
+        }
+        start.extend(tensor.values.iter().map(|&value| f64::from(value)));
+    }
+    Ok(Some(Arc::new(start)))
 }
 
 /// Refuses what so many machines of this process could not hold.
@@ -849,6 +902,17 @@ pub struct Prepared {
     pub weight: f64,
     /// The digests of all machines' rows.
     pub shares: Vec<String>,
+    /// Some of machine 0's rows, for the statistics of batch norms; none for other models.
+    pub examples: DataSet,
+    /// The classes of the model.
+    pub classes: usize,
+}
+
+impl Prepared {
+    /// What batch norms would know of the rows of training at x.
+    pub fn statistics(&self, x: &[f64]) -> Vec<f64> {
+        predict::statistics(self.model, self.classes, x, &self.examples)
+    }
 }
 
 /// How a run ended: as machine 0 saw it.
@@ -956,6 +1020,13 @@ impl<O: Observer> Duty<'_, O> {
             preparation: share.preparation,
             weight: share.problem.weight(),
             shares: share.shares,
+            examples: match rank {
+                0 => {
+                    share.problem.examples(0, if session.job.problem.model.is_network() { STATISTICS_ROWS } else { 0 })
+                }
+                _ => share.problem.examples(rank, 0),
+            },
+            classes: share.problem.spec().classes,
         };
         let given = prepared.constants.as_ref().unwrap_or(&none);
         let fresh = || session.method(info, start, given, facts.quadratic, averaging.as_ref());
@@ -977,6 +1048,7 @@ impl<O: Observer> Duty<'_, O> {
             model: spec.model,
             classes: spec.classes,
             sides: session.job.problem.binary,
+            known: Known::Rows(share.problem.examples(rank, STATISTICS_ROWS)),
         });
         let mut silent = Silent;
         let mut part = RunPart {
@@ -1029,11 +1101,17 @@ impl<O: Observer> Duty<'_, O> {
         let machines = if session.job.engine == Engine::Threads { comm.size() } else { 1 };
         let scored = if spec.model().has_classes() { agreed.classes.len() } else { 0 };
         check_memory(&session.job, Size::of(&set, spec, scored), machines)?;
-        if spec.normalise == Normalise::Standard {
-            let mine = Moments::of(&set.matrix);
-            let scaling = sites::agree_on_scaling(comm, &mine, agreed.sparse).map_err(RunError::from)?;
-            preparation.scaling = Some(scaling);
-        }
+        check_pictures(spec, agreed.columns, agreed.classes.len())?;
+        let mine = Moments::of(&set.matrix);
+        preparation.scaling = match spec.normalise {
+            Normalise::Standard => Some(sites::agree_on_scaling(comm, &mine, agreed.sparse).map_err(RunError::from)?),
+            Normalise::Channels => {
+                let mine = mine.by_channel(channels(agreed.columns));
+                let scaling = sites::agree_on_scaling(comm, &mine, false).map_err(RunError::from)?;
+                Some(scaling.spread(agreed.columns))
+            }
+            Normalise::Unit | Normalise::None => None,
+        };
         let (data, weight) = weigh(spec, &mut preparation, set, agreed.classes.len(), |sums| {
             Ok(sites::add_up(comm, sums).map_err(RunError::from)?)
         })?;
@@ -1056,6 +1134,9 @@ impl<O: Observer> Duty<'_, O> {
         objective: &mut dyn corewire_optim::objective::Objective,
     ) -> Result<Constants> {
         let layout = problem.layout();
+        if problem.spec().model.is_network() {
+            return Ok(Constants::of_network(problem.machines(), layout));
+        }
         let misread = || RunError::from(CommError::refused(0, "its constants are not understood"));
         if self.session.pooled.is_some() {
             // Measured once where the machines are in one process; else those of machine 0 travel.
@@ -1115,7 +1196,9 @@ pub fn hub_bytes(machines: usize, dim: usize) -> f64 {
 /// The method that auto stands for where no trial can be made.
 pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
-    if facts.l1 > 0.0 {
+    if model.is_network() {
+        "core-sgd"
+    } else if facts.l1 > 0.0 {
         "core-agd"
     } else if curved && facts.strong_convexity > 0.0 && hub_bytes(facts.machines, facts.dim) <= MOST_HUB_BYTES {
         "core-newton"

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use corewire_data::{DataSet, Labels, Normalise};
-use corewire_optim::predict::{HeldOutRows, Metrics};
+use corewire_optim::predict::{HeldOutRows, Known, Metrics};
 use corewire_optim::run::Finish;
 
 use crate::job::{ModelKind, ProblemSpec};
@@ -45,7 +45,8 @@ impl Worth {
         let spec = session.pooled.as_ref()?.problem.spec();
         let set = DataSet { weights: Vec::new(), ..set.clone() };
         let sides = prepared.preparation.has_sides();
-        let rows = HeldOutRows { set, model: spec.model, classes: spec.classes, sides };
+        let known = Known::Statistics(prepared.statistics(&finish.iterate));
+        let rows = HeldOutRows { set, model: spec.model, classes: spec.classes, sides, known };
         Some(Self::of_metrics(rows.set.rows() as f64, &rows.metrics(&finish.iterate)))
     }
 
@@ -125,6 +126,7 @@ pub fn decided(prepared: &Prepared) -> String {
             "; features divided by their deviations"
         }
         (Normalise::Standard, _) => "; features standardised",
+        (Normalise::Channels, _) => "; pixels standardised by channel",
         (Normalise::Unit, _) => "; rows of unit norm",
         (Normalise::None, _) => "",
     };

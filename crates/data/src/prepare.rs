@@ -31,6 +31,8 @@ pub enum Labels {
 pub enum Normalise {
     /// Every column to mean 0 and deviation 1; sparse columns keep their zeros, and so their mean.
     Standard,
+    /// Every channel of a picture to mean 0 and deviation 1.
+    Channels,
     /// Every row to unit norm.
     Unit,
     /// As they are.
@@ -42,6 +44,7 @@ impl Normalise {
     pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
+            Self::Channels => "channels",
             Self::Unit => "unit",
             Self::None => "none",
         }
@@ -55,6 +58,15 @@ pub struct Scaling {
     pub shifts: Vec<f64>,
     /// Divided by; never 0.
     pub scales: Vec<f64>,
+}
+
+impl Scaling {
+    /// The scaling of every column, where this is the scaling of every channel.
+    pub fn spread(&self, columns: usize) -> Self {
+        let pixels = columns / self.shifts.len().max(1);
+        let spread = |numbers: &[f64]| numbers.iter().flat_map(|&number| vec![number; pixels]).collect();
+        Self { shifts: spread(&self.shifts), scales: spread(&self.scales) }
+    }
 }
 
 /// Sums over rows from which means and deviations follow, and which can be merged.
@@ -104,6 +116,25 @@ impl Moments {
         self.rows = rows;
     }
 
+    /// Of so many channels, each as many columns in a row as the others: all pixels of a channel count as rows of one column.
+    ///
+    /// # Panics
+    /// Unless the channels have equally many columns.
+    pub fn by_channel(&self, channels: usize) -> Self {
+        let pixels = self.means.len() / channels.max(1);
+        assert_eq!(channels * pixels, self.means.len(), "channels have equally many columns");
+        let mut pooled = Self { rows: 0.0, means: Vec::new(), squares: Vec::new() };
+        for (means, squares) in self.means.chunks_exact(pixels).zip(self.squares.chunks_exact(pixels)) {
+            let column = |(&mean, &square)| Self { rows: self.rows, means: vec![mean], squares: vec![square] };
+            let mut channel = Self { rows: 0.0, means: vec![0.0], squares: vec![0.0] };
+            means.iter().zip(squares).map(column).for_each(|column| channel.merge(&column));
+            pooled.rows = channel.rows;
+            pooled.means.append(&mut channel.means);
+            pooled.squares.append(&mut channel.squares);
+        }
+        pooled
+    }
+
     /// To mean 0 and deviation 1; a constant column is left where it is but for its mean. With `sparse` zeros stay zeros.
     pub fn scaling(&self, sparse: bool) -> Scaling {
         let deviation = |square: &f64| {
@@ -125,7 +156,7 @@ pub struct Preparation {
     pub labels: Labels,
     /// How features are scaled.
     pub normalise: Normalise,
-    /// The agreed scaling, with [`Normalise::Standard`].
+    /// The agreed scaling, with [`Normalise::Standard`] and [`Normalise::Channels`].
     pub scaling: Option<Scaling>,
     /// Whether a last column of ones is added.
     pub intercept: bool,
@@ -192,7 +223,7 @@ impl Preparation {
         let set = match self.normalise {
             Normalise::None => set,
             Normalise::Unit => set.unit_norm(),
-            Normalise::Standard => {
+            Normalise::Standard | Normalise::Channels => {
                 let scaling = self.scaling.as_ref().expect("a scaling was agreed on");
                 DataSet { matrix: set.matrix.scaled(&scaling.shifts, &scaling.scales), ..set }
             }
@@ -271,6 +302,20 @@ mod tests {
         }
         let sparse = Moments::of(&rows().compact());
         assert!(sparse.squares.iter().zip(&whole.squares).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
+
+    #[test]
+    fn a_channel_has_the_moments_of_all_its_pixels() {
+        let wide = Matrix::dense(vec![1.0, 5.0, 0.0, 3.0, 5.0, 2.0, 8.0, 5.0], 4);
+        let pooled = Moments::of(&wide).by_channel(2);
+        let channels = Matrix::dense(vec![1.0, 0.0, 5.0, 3.0, 5.0, 8.0, 2.0, 5.0], 2);
+        let expected = Moments::of(&channels);
+        assert_eq!((pooled.rows, pooled.means.len()), (4.0, 2));
+        for (a, b) in pooled.means.iter().chain(&pooled.squares).zip(expected.means.iter().chain(&expected.squares)) {
+            assert!((a - b).abs() < 1e-12, "{pooled:?} {expected:?}");
+        }
+        let spread = pooled.scaling(false).spread(4);
+        assert_eq!((spread.shifts[0], spread.shifts[2]), (spread.shifts[1], spread.shifts[3]));
     }
 
     #[test]

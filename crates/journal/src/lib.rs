@@ -16,7 +16,9 @@ mod snapshot;
 mod tensors;
 
 pub use snapshot::{MachineState, Saved, Snapshot, Stored};
-pub use tensors::{About, Model, Vectors, model_bytes, parse_model, read_model, write_model};
+pub use tensors::{
+    About, Model, Tensor, Vectors, model_bytes, parse_model, read_model, read_tensors, write_model, write_tensors,
+};
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};

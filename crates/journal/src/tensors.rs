@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use corewire_comm::numbers::{push, read, to_bytes};
-use safetensors::tensor::{Dtype, SafeTensors};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::json;
 
 use crate::disk::write_whole;
@@ -76,6 +76,42 @@ fn checksum(vectors: &Vectors, about: &About) -> String {
         add(&to_bytes(values));
     }
     hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// A tensor as other programs have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Its extents.
+    pub shape: Vec<usize>,
+    /// Its numbers.
+    pub values: Vec<f32>,
+}
+
+/// Writes named tensors for other programs, whole or not at all; `counts` are single whole numbers.
+pub fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>, counts: &[String]) -> Result<(), JournalError> {
+    let zero = 0i64.to_le_bytes();
+    let numbers: Vec<Vec<u8>> = tensors.values().map(|tensor| to_bytes(&tensor.values)).collect();
+    let views = tensors.iter().zip(&numbers).map(|((name, tensor), bytes)| {
+        (name, TensorView::new(Dtype::F32, tensor.shape.clone(), bytes).expect("as many numbers as the shape says"))
+    });
+    let counts = counts
+        .iter()
+        .map(|name| (name, TensorView::new(Dtype::I64, Vec::new(), &zero).expect("a number has eight bytes")));
+    let bytes = safetensors::serialize(views.chain(counts), None).expect("names and shapes are text");
+    write_whole(path, &bytes)
+}
+
+/// Reads the 32-bit tensors of a safetensors file, whoever wrote it.
+pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, Tensor>, JournalError> {
+    let bytes = std::fs::read(path).map_err(io_error(path))?;
+    let wrong = |what: String| JournalError::File { path: path.to_owned(), what };
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let single = file.iter().filter(|(_, tensor)| tensor.dtype() == Dtype::F32);
+    Ok(single
+        .map(|(name, tensor)| {
+            (name.to_owned(), Tensor { shape: tensor.shape().to_vec(), values: read(tensor.data()).collect() })
+        })
+        .collect())
 }
 
 /// The bytes of a model's file.

@@ -3,12 +3,43 @@
 use corewire_algebra::vector;
 use corewire_data::DataSet;
 
-use crate::objective::{Linear, Loss, Objective, TwoLayer};
+use crate::objective::{Linear, Loss, Objective, TwoLayer, layered};
 use crate::problem::Model;
 use crate::score::{HeldOut, Score};
 
-/// A score per class for one row; one score for models without classes.
-pub fn scores(model: Model, classes: usize, x: &[f64], set: &DataSet, row: usize) -> Vec<f64> {
+/// What a model knows of the rows it was trained on beside x: the statistics of batch norms. Empty for all others.
+///
+/// They are no part of the training, where every batch has its own: they follow from x and rows, so that neither the journal nor the
+/// machines have to carry them.
+pub fn statistics(model: Model, classes: usize, x: &[f64], training: &DataSet) -> Vec<f64> {
+    if !model.is_network() || training.rows() == 0 {
+        return Vec::new();
+    }
+    let rows: Vec<usize> = (0..training.rows().min(STATISTICS_ROWS)).collect();
+    let network = model.network(training.dim(), classes);
+    let pixels = layered::pixels(&training.matrix.select(&rows));
+    network.statistics(&layered::narrow(x), &pixels).into_iter().map(f64::from).collect()
+}
+
+/// Rows that statistics are taken of.
+pub const STATISTICS_ROWS: usize = 512;
+/// Rows that are scored together.
+const TOGETHER: usize = 64;
+
+/// A score per class for every row; one score for models without classes. `statistics` are those of [`statistics`].
+pub fn scores(model: Model, classes: usize, x: &[f64], statistics: &[f64], set: &DataSet) -> Vec<Vec<f64>> {
+    if !model.is_network() {
+        return (0..set.rows()).map(|row| row_scores(model, classes, x, set, row)).collect();
+    }
+    let network = model.network(set.dim(), classes);
+    let (x, statistics) = (layered::narrow(x), layered::narrow(statistics));
+    let rows: Vec<usize> = (0..set.rows()).collect();
+    let part = |rows: &[usize]| network.scores(&x, &layered::pixels(&set.matrix.select(rows)), &statistics);
+    let wide = |scores: &[f32]| scores.iter().map(|&score| f64::from(score)).collect();
+    rows.chunks(TOGETHER).flat_map(|rows| part(rows).chunks_exact(classes).map(wide).collect::<Vec<_>>()).collect()
+}
+
+fn row_scores(model: Model, classes: usize, x: &[f64], set: &DataSet, row: usize) -> Vec<f64> {
     let dim = set.dim();
     match model {
         Model::Softmax => x.chunks_exact(dim).map(|x| set.matrix.dot(row, x)).collect(),
@@ -29,6 +60,10 @@ pub fn largest(scores: &[f64]) -> usize {
     (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
 }
 
+fn largest_of(numbers: &[f64]) -> f64 {
+    numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
 /// Prepared rows that are held out, for a model.
 pub struct HeldOutRows {
     /// The rows, prepared as those of training were.
@@ -39,11 +74,29 @@ pub struct HeldOutRows {
     pub classes: usize,
     /// Whether labels are the sides +-1.
     pub sides: bool,
+    /// Where statistics of batch norms come from.
+    pub known: Known,
+}
+
+/// Where the statistics of batch norms come from.
+pub enum Known {
+    /// From these rows, at every x anew.
+    Rows(DataSet),
+    /// They are these, for one x.
+    Statistics(Vec<f64>),
 }
 
 impl HeldOutRows {
+    fn scores(&self, x: &[f64]) -> Vec<Vec<f64>> {
+        let found = match &self.known {
+            Known::Rows(rows) => &statistics(self.model, self.classes, x, rows),
+            Known::Statistics(statistics) => statistics,
+        };
+        scores(self.model, self.classes, x, found, &self.set)
+    }
+
     /// The mean loss of the rows, without regulariser.
-    fn loss(&self, x: &[f64]) -> f64 {
+    fn loss(&self, x: &[f64], scores: &[Vec<f64>]) -> f64 {
         let (set, weight) = (&self.set, 1.0 / self.set.rows().max(1) as f64);
         let linear = |loss| Linear::new(set.matrix.clone(), set.labels.clone(), loss, weight, 0.0).value(x);
         match self.model {
@@ -54,18 +107,25 @@ impl HeldOutRows {
                 TwoLayer::new(set.matrix.clone(), labels, hidden, self.classes, weight, 0.0).value(x)
             }
             Model::Logistic | Model::LogisticNonconvex { .. } => linear(Loss::Logistic),
+            Model::Network { .. } => {
+                let loss = |(scores, label): (&Vec<f64>, &f64)| {
+                    let own = scores[*label as usize];
+                    let top = largest_of(scores);
+                    top - own + scores.iter().map(|score| (score - top).exp()).sum::<f64>().ln()
+                };
+                weight * scores.iter().zip(&set.labels).map(loss).sum::<f64>()
+            }
         }
     }
 }
 
 impl HeldOut for HeldOutRows {
     fn sums(&mut self, x: &[f64]) -> [f64; Score::SUMS] {
-        let rows = self.set.rows() as f64;
+        let (rows, all) = (self.set.rows() as f64, self.scores(x));
         let (mut right, mut squares, mut targets, mut squared_targets) = (0.0, 0.0, 0.0, 0.0);
-        for i in 0..self.set.rows() {
-            let (scores, label) = (scores(self.model, self.classes, x, &self.set, i), self.set.labels[i]);
+        for (scores, &label) in all.iter().zip(&self.set.labels) {
             if self.model.has_classes() {
-                right += f64::from(u8::from(largest(&scores) as f64 == label));
+                right += f64::from(u8::from(largest(scores) as f64 == label));
             } else if self.sides {
                 right += f64::from(u8::from((scores[0] >= 0.0) == (label >= 0.0)));
             }
@@ -74,7 +134,7 @@ impl HeldOut for HeldOutRows {
             squared_targets += label * label;
         }
         let classified = if self.sides || self.model.has_classes() { rows } else { 0.0 };
-        [rows, rows * self.loss(x), right, squares, targets, squared_targets, classified]
+        [rows, rows * self.loss(x, &all), right, squares, targets, squared_targets, classified]
     }
 }
 
@@ -86,7 +146,7 @@ pub fn probabilities(model: Model, scores: &[f64]) -> Option<Vec<f64>> {
         (_, &[score]) => vec![0.0, score],
         (_, scores) => scores.to_vec(),
     };
-    let top = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let top = largest_of(&margins);
     let powers: Vec<f64> = margins.iter().map(|margin| (margin - top).exp()).collect();
     let sum: f64 = powers.iter().sum();
     Some(powers.into_iter().map(|power| power / sum).collect())
@@ -131,7 +191,7 @@ impl HeldOutRows {
     /// Everything that people ask of these rows.
     pub fn metrics(&self, x: &[f64]) -> Metrics {
         let rows = self.set.rows();
-        let all: Vec<Vec<f64>> = (0..rows).map(|row| scores(self.model, self.classes, x, &self.set, row)).collect();
+        let all = self.scores(x);
         if !self.sides && !self.model.has_classes() {
             let errors = || all.iter().zip(&self.set.labels).map(|(scores, label)| scores[0] - label);
             let mean = self.set.labels.iter().sum::<f64>() / rows as f64;
@@ -198,7 +258,8 @@ mod tests {
 
     fn rows(model: Model, labels: &[f64], sides: bool, classes: usize) -> HeldOutRows {
         let values = (0..labels.len()).map(|i| i as f64 - 1.5).collect();
-        HeldOutRows { set: DataSet::new("set", Matrix::dense(values, 1), labels.to_vec()), model, classes, sides }
+        let set = DataSet::new("set", Matrix::dense(values, 1), labels.to_vec());
+        HeldOutRows { set, model, classes, sides, known: Known::Statistics(Vec::new()) }
     }
 
     #[test]

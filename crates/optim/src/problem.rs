@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use corewire_data::DataSet;
 use corewire_data::shard::{self, Split};
+use corewire_data::{DataSet, Matrix};
+use corewire_nn::{Architecture, Network};
 use corewire_sketch::{CommonRandomness, Purpose};
 
 use crate::layout::Layout;
-use crate::objective::{Linear, Loss, Objective, Quadratic, TwoLayer};
+use crate::objective::{Layered, Linear, Loss, Objective, Quadratic, TwoLayer};
 
 /// What is fitted to the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,12 +29,19 @@ pub enum Model {
         /// Hidden units.
         hidden: usize,
     },
+    /// A network of `corewire-nn`.
+    Network {
+        /// Which.
+        architecture: Architecture,
+        /// Whether pictures of mini-batches are cut out at random places, and mirrored.
+        augment: bool,
+    },
 }
 
 impl Model {
     /// Whether labels are indices of classes.
     pub fn has_classes(self) -> bool {
-        matches!(self, Self::Softmax | Self::TwoLayer { .. })
+        matches!(self, Self::Softmax | Self::TwoLayer { .. } | Self::Network { .. })
     }
 
     /// How many coordinates it has for so many columns and classes; more than can be counted are the most that can.
@@ -41,8 +49,32 @@ impl Model {
         match self {
             Self::Softmax => columns.saturating_mul(classes),
             Self::TwoLayer { hidden } => TwoLayer::parameters(columns, hidden, classes),
+            Self::Network { architecture, .. } => {
+                Network::new(architecture, columns, classes).map_or(0, |network| network.dim())
+            }
             _ => columns,
         }
+    }
+
+    /// How many numbers its batch norms keep of rows of so many columns.
+    pub fn statistics(self, columns: usize, classes: usize) -> usize {
+        let Self::Network { architecture, .. } = self else { return 0 };
+        let network = Network::new(architecture, columns, classes);
+        network.map_or(0, |network| network.kept().iter().map(|tensor| tensor.len()).sum())
+    }
+
+    /// Whether it is trained by mini-batches and rates, and not by the steps of a theory.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::Network { .. })
+    }
+
+    /// The network of such rows.
+    ///
+    /// # Panics
+    /// If it is none, or no rows for it: whoever reads them asks before.
+    pub(crate) fn network(self, columns: usize, classes: usize) -> Network {
+        let Self::Network { architecture, .. } = self else { panic!("a linear model has no layers") };
+        Network::new(architecture, columns, classes).expect("rows were checked when they were read")
     }
 }
 
@@ -169,6 +201,21 @@ impl Problem {
         }
     }
 
+    /// The first rows of a machine, at most so many.
+    ///
+    /// # Panics
+    /// If this is another machine's problem.
+    pub fn examples(&self, rank: usize, most: usize) -> DataSet {
+        match &self.shares {
+            Shares::Pooled { data, shards } => data.select(&shards[rank][..shards[rank].len().min(most)]),
+            Shares::Site { rank: own, data } => {
+                assert_eq!(*own, rank, "a site has its own rows only");
+                data.select(&(0..data.rows().min(most)).collect::<Vec<_>>())
+            }
+            Shares::Quadratic { .. } => DataSet::new("quadratic", Matrix::dense(Vec::new(), 1), Vec::new()),
+        }
+    }
+
     /// What all rows weigh together.
     pub fn weight(&self) -> f64 {
         self.weight
@@ -250,6 +297,12 @@ impl Problem {
                 let labels = data.labels.into_iter().map(|label| label as usize).collect();
                 Box::new(TwoLayer::new(data.matrix, labels, hidden, classes, weight, alpha))
             }
+            Model::Network { augment, .. } => {
+                assert!(data.weights.is_empty(), "a network takes all rows alike");
+                let network = Arc::new(model.network(data.dim(), classes));
+                let labels = data.labels.into_iter().map(|label| label as usize).collect();
+                Box::new(Layered::new(network, &data.matrix, labels, weight, alpha, augment))
+            }
         }
     }
 }
@@ -283,6 +336,11 @@ fn short(hasher: &blake3::Hasher) -> String {
 fn start(spec: &ModelSpec, columns: usize, randomness: &CommonRandomness) -> Vec<f64> {
     match spec.model {
         Model::TwoLayer { hidden } => two_layer_start(columns, hidden, spec.classes, randomness),
+        Model::Network { .. } => {
+            let mut words = randomness.words(Purpose::Start, 0, 0);
+            let start = spec.model.network(columns, spec.classes).start(|| words.next_unit());
+            start.into_iter().map(f64::from).collect()
+        }
         model => vec![0.0; model.coordinates(columns, spec.classes)],
     }
 }

@@ -35,9 +35,11 @@ pub enum Purpose {
     Synthetic = 10,
     /// Dither of the factors of a machine's curvature; the row is its rank.
     Factors = 11,
+    /// Where pictures are cut out for training, and which are mirrored; the row is the machine's rank.
+    Pictures = 12,
 }
 
-const PURPOSES: usize = 12;
+const PURPOSES: usize = 13;
 
 /// The randomness that all holders of a seed share.
 #[derive(Clone)]

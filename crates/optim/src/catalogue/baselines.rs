@@ -636,6 +636,9 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let momentum = v.number("momentum", 0.0, 0.0, 0.999)?;
             let delta = (rank as f64 / Shape::square(b.dim).most_rank() as f64).min(1.0);
             let estimator = LowRank::new(&b.constants.layout, rank, b.double, b.randomness);
+            if b.settings.training.is_some() || momentum == 0.0 {
+                return b.remembering(estimator, delta, 1.0);
+            }
             let (step, batch) = b.remembered_step(delta, 1.0)?;
             Ok(boxed(GradientMethod::new(estimator, b.descending(step).with_momentum(momentum)).with_batch(batch)))
         },

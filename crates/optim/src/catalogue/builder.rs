@@ -6,10 +6,10 @@ use corewire_compress::{
     Aim, CountSketch, Dense, Drive, Eden, Indices, Law, Magnitude, Natural, Norm, OneBit, Qsgd, RandK, Scaled, Sign,
     TernGrad, TopK,
 };
-use corewire_sketch::CommonRandomness;
+use corewire_sketch::{CommonRandomness, Real};
 
-use super::{Constants, MethodInfo, MethodSettings, nearest};
-use crate::estimator::{Channel, Coding, Downlink, Exact, Gathered, MeanEstimator};
+use super::{Constants, MethodInfo, MethodSettings, Sent, Training, nearest};
+use crate::estimator::{Channel, Coding, Downlink, Exact, Gathered, MeanEstimator, Momentum};
 use crate::method::Method;
 use crate::method::descent::{Descent, Step};
 use crate::method::gradient::{Batch, GradientMethod};
@@ -213,7 +213,7 @@ impl Builder<'_> {
 
     pub(super) fn batch(&self) -> Result<Option<Batch>, String> {
         let rows = self.values.count("batch", 0, 0, usize::MAX)?;
-        Ok((rows > 0).then(|| Batch { rows, randomness: self.randomness.clone() }))
+        Ok((rows > 0).then(|| Batch::new(rows, self.randomness)))
     }
 
     /// L of f, or the smoothness that mini-batches have in the mean square: tr(A)/(n b) more.
@@ -222,14 +222,38 @@ impl Builder<'_> {
         self.constants.smoothness + self.constants.trace / rows
     }
 
-    /// An estimator with descent.
+    /// An estimator with descent: by theory's step, or as a network is trained.
     pub(super) fn descent(
         &self,
         estimator: impl MeanEstimator + 'static,
         step: f64,
         batch: Option<Batch>,
     ) -> Box<dyn Method> {
-        Box::new(GradientMethod::new(estimator, self.descending(step)).with_batch(batch))
+        match &self.settings.training {
+            Some(training) => self.trained(training, estimator, Sent::Gradient),
+            None => Box::new(GradientMethod::new(estimator, self.descending(step)).with_batch(batch)),
+        }
+    }
+
+    /// A network's training, with the momentum on the machines or in the step, where nothing else is asked for.
+    pub(super) fn trained<T: Real>(
+        &self,
+        training: &Training,
+        estimator: impl MeanEstimator<T> + 'static,
+        usual: Sent,
+    ) -> Box<dyn Method>
+    where
+        Momentum<T, Box<dyn MeanEstimator<T>>>: MeanEstimator,
+    {
+        let (kept, gain) = (training.momentum, 1.0 / (1.0 - training.momentum));
+        let (on_machines, in_step) = match training.sent.unwrap_or(usual) {
+            Sent::Momentum => (kept, 0.0),
+            Sent::Gradient => (0.0, kept),
+        };
+        let inner: Box<dyn MeanEstimator<T>> = Box::new(estimator);
+        let estimator = Momentum::new(inner, self.dim, on_machines);
+        let batch = Batch::new(training.batch, self.randomness);
+        boxed(GradientMethod::new(estimator, training.descent(self.start(), in_step, gain)).with_batch(Some(batch)))
     }
 
     /// Descent by this step of theory.
@@ -255,7 +279,14 @@ impl Builder<'_> {
     /// Any estimator with an error memory; `gain` is how often a gradient counts over all rounds.
     pub(super) fn remembering(&self, estimator: impl MeanEstimator + 'static, delta: f64, gain: f64) -> Built {
         let (step, batch) = self.remembered_step(delta, gain)?;
-        Ok(self.descent(estimator, step, batch))
+        match &self.settings.training {
+            // It has a momentum of its own, which sums.
+            Some(training) if gain > 1.0 => {
+                let batch = Some(Batch::new(training.batch, self.randomness));
+                Ok(boxed(GradientMethod::new(estimator, training.descent(self.start(), 0.0, 1.0)).with_batch(batch)))
+            }
+            _ => Ok(self.descent(estimator, step, batch)),
+        }
     }
 
     /// The step with an error memory, and the mini-batches it is for.

@@ -144,6 +144,12 @@ impl Constants {
         }
     }
 
+    /// For a network, which is trained by rates: what theory's steps would be is of no account.
+    pub fn of_network(machines: usize, layout: Layout) -> Self {
+        let none = Self::none(layout.dim(), machines, 0.0);
+        Self { smoothness: 1.0, max_smoothness: 1.0, mean_smoothness: 1.0, trace: 1.0, layout, ..none }
+    }
+
     /// The numbers as bytes, so that every process works with those of machine 0; the layout is known to all.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { smoothness, max_smoothness, mean_smoothness, strong_convexity, trace, coupling, l1, .. } = *self;

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use corewire_sketch::AnySketch;
 
 use super::builder::{Builder, Built, boxed};
-use super::{MethodInfo, PLAIN, StepKind, WireKind, parameter};
+use super::{MethodInfo, PLAIN, Sent, StepKind, Training, WireKind, parameter};
 use crate::decentral::{Averaging, Extra, GossipCore, GossipMean, Msda};
 use crate::estimator::{Form, Quantiser, Width};
 use crate::method::core::{Core, CoreAlgorithm, Plan, StepRule, Wire};
@@ -103,13 +103,16 @@ pub(super) const CORE: &[MethodInfo] = &[
     MethodInfo {
         id: "core-sgd",
         title: "CORE-SGD",
-        line: "mini-batches and momentum on the sketched gradient",
-        reference: "CORE, section on networks",
+        line: "mini-batches; a sketch of every machine's momentum travels, and not of its gradient (CORE-M)",
+        reference: "CORE, section on networks; docs/networks.md",
         family: "core",
         proximal: true,
         build: |b| {
+            if let Some(training) = &b.settings.training {
+                return core_training(b, training);
+            }
             let rows = b.settings.batch.unwrap_or(32);
-            let batch = Some(Batch { rows, randomness: b.randomness.clone() });
+            let batch = Some(Batch::new(rows, b.randomness));
             let momentum = b.settings.momentum.unwrap_or(SGD_MOMENTUM);
             core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch, momentum }, AGD_ETA)
         },
@@ -172,9 +175,20 @@ pub(super) fn by_gossip_only(b: &Builder<'_>) -> Built {
 }
 
 fn core(b: &Builder<'_>, algorithm: CoreAlgorithm, eta: f64) -> Built {
+    Ok(boxed(Core::new(plan(b, eta, 1.0)?, algorithm, b.start(), None)))
+}
+
+/// CORE-M on a network: 32-bit scalars of the momentum, a share of the coordinates, no shifts, which noise of mini-batches would drown.
+fn core_training(b: &Builder<'_>, training: &Training) -> Built {
+    let budget = b.settings.budget.unwrap_or((b.dim as f64 / training.ratio).round().max(1.0) as usize);
+    let estimator = plan(b, AGD_ETA, 0.0)?.estimator::<f32>(b.dim, budget).map_err(|error| error.to_string())?;
+    Ok(b.trained(training, estimator, Sent::Momentum))
+}
+
+fn plan(b: &Builder<'_>, eta: f64, theta: f64) -> Result<Plan, String> {
     let s = b.settings;
     let quantiser =
-        |form| Quantiser { eta_up: s.eta_up.unwrap_or(eta), eta_down: s.eta_down.unwrap_or(eta), theta: 1.0, form };
+        |form| Quantiser { eta_up: s.eta_up.unwrap_or(eta), eta_down: s.eta_down.unwrap_or(eta), theta, form };
     let wire = match s.wire {
         WireKind::F32 => Wire::Float(Width::F32),
         WireKind::Bf16 => Wire::Float(Width::Bf16),
@@ -187,15 +201,14 @@ fn core(b: &Builder<'_>, algorithm: CoreAlgorithm, eta: f64) -> Built {
             ));
         }
     };
-    let plan = Plan {
+    Ok(Plan {
         family: s.family,
         budget: s.budget,
         block: s.block.and_then(NonZeroUsize::new),
         wire,
         randomness: b.randomness.clone(),
         goal: s.goal,
-    };
-    Ok(boxed(Core::new(plan, algorithm, b.start(), None)))
+    })
 }
 
 fn does_not_fit(b: &Builder<'_>, what: &str) -> String {

@@ -21,6 +21,7 @@ use corewire_sketch::{CommonRandomness, Family};
 
 use crate::decentral::Averaging;
 use crate::method::core::Goal;
+use crate::method::descent::{Descent, Schedule, Step};
 use crate::method::reduced::Reduced;
 
 /// A parameter of a method.
@@ -99,6 +100,13 @@ impl MethodInfo {
         self.family == "second-order" || self.id == "core-newton"
     }
 
+    /// Whether it trains networks: by mini-batches, a rate and descent, or by comparing values.
+    pub fn trains(&self) -> bool {
+        let batches = self.parameters.iter().any(|parameter| parameter.name == "batch");
+        matches!(self.id, "core-sgd" | "core-nonconvex")
+            || (batches && !matches!(self.family, "local" | "variance-reduced"))
+    }
+
     /// Whether it has a `scale` that a grid can tune.
     pub fn tunes(&self) -> bool {
         self.parameters.iter().any(|parameter| parameter.name == "scale")
@@ -157,6 +165,49 @@ pub enum StepKind {
     Fixed(f64),
 }
 
+/// What machines send when a network is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Their momentum; the step has none of its own.
+    Momentum,
+    /// Their gradient; the step follows a velocity.
+    Gradient,
+}
+
+/// How a network is trained, by every method that can: mini-batches, a rate that follows a schedule, momentum and weight decay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Training {
+    /// The rate at its largest, as PyTorch counts it: x moves by it times the sum of momenta.
+    pub rate: f64,
+    /// Rows of a mini-batch per machine.
+    pub batch: usize,
+    /// The share of the momentum that is kept.
+    pub momentum: f64,
+    /// What travels; `None` for what suits the method.
+    pub sent: Option<Sent>,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// The share of all rounds in which the rate rises.
+    pub warm_up: f64,
+    /// Whether it falls along a cosine afterwards, and does not stay.
+    pub cosine: bool,
+    /// All rounds.
+    pub rounds: u64,
+    /// Coordinates for each scalar of core-sgd.
+    pub ratio: f64,
+}
+
+impl Training {
+    /// Descent from a start, with this share of a velocity kept.
+    fn descent(&self, start: Vec<f64>, kept: f64, gain: f64) -> Descent {
+        let warm_up = (self.warm_up * self.rounds as f64).round() as u64;
+        // A velocity, and a momentum that travels, are means over rounds: the sum is 1/(1 - b) times as long.
+        let step = self.rate * gain;
+        let schedule = Schedule { step, warm_up, end: self.cosine.then_some(self.rounds) };
+        Descent::new(start, Step::Scheduled(schedule)).with_momentum(kept).with_decay(self.weight_decay)
+    }
+}
+
 /// The keys that CORE methods share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MethodSettings {
@@ -188,6 +239,8 @@ pub struct MethodSettings {
     pub curvature: bool,
     /// What automatic choices minimise.
     pub goal: Goal,
+    /// How a network is trained; `None` for any other model.
+    pub training: Option<Training>,
 }
 
 impl Default for MethodSettings {
@@ -207,6 +260,7 @@ impl Default for MethodSettings {
             hessian_lipschitz: 1.0,
             curvature: true,
             goal: Goal { link: None, target: 1e-6 },
+            training: None,
         }
     }
 }
@@ -214,14 +268,15 @@ impl Default for MethodSettings {
 impl MethodSettings {
     /// A key that is set although this method does not read it, with those that do.
     pub fn unread(&self, method: &MethodInfo) -> Option<(&'static str, &'static [&'static str])> {
+        let trained = self.training.is_some();
         let sketching: &[&str] = &["core-agd", "core-cg", "core-gd", "core-sgd", "core-nonconvex"];
         let keys: [(&str, bool, &[&str]); 7] = [
             ("budget", self.budget.is_some(), sketching),
             ("block", self.block.is_some(), sketching),
             ("damping", self.damping.is_some(), &["core-agd"]),
             ("memory", self.memory.is_some(), &["core-cg"]),
-            ("batch", self.batch.is_some(), &["core-sgd"]),
-            ("momentum", self.momentum.is_some(), &["core-sgd"]),
+            ("batch", self.batch.is_some() && !trained, &["core-sgd"]),
+            ("momentum", self.momentum.is_some() && !trained, &["core-sgd"]),
             ("curvature", !self.curvature, &["core-newton"]),
         ];
         let (key, _, readers) = keys.into_iter().find(|(_, set, readers)| *set && !readers.contains(&method.id))?;
@@ -264,6 +319,13 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
     let double = wire == "f64";
     let builder = Builder { values, constants, settings, quadratic, start, randomness, dim, scale, double };
     match averaging {
+        _ if settings.training.is_some() && (averaging.is_some() || !info.trains()) => {
+            let those: Vec<&str> = methods().filter(|other| other.trains()).map(|other| other.id).collect();
+            Err(match averaging {
+                None => format!("method `{id}` does not train networks; take one of {}", those.join(", ")),
+                Some(_) => "networks are not trained by gossip: leave `graph.gossip` at \"tree\"".to_owned(),
+            })
+        }
         None if constants.l1 != 0.0 && !info.proximal => {
             let others: Vec<&str> = methods().filter(|other| other.proximal).map(|other| other.id).take(4).collect();
             Err(format!("method `{id}` has no proximal step for `problem.l1`; take {}", others.join(", ")))

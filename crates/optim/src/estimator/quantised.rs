@@ -32,7 +32,7 @@ pub struct Quantiser {
     pub eta_up: f64,
     /// The same for the way down; unused by [`Form::Sum`].
     pub eta_down: f64,
-    /// How far a shift follows: a factor on m/(m + d + 1).
+    /// How far a shift follows: a factor on m/(m + d + 1); at 0 there are no shifts.
     pub theta: f64,
     /// Who knows the mean shift.
     pub form: Form,
@@ -93,9 +93,10 @@ struct Scratch<T> {
 impl<T: Real> Quantised<T> {
     /// Through this sketch, which all machines must share.
     pub fn new(sketch: AnySketch, randomness: &CommonRandomness, quantiser: Quantiser) -> Self {
-        let (m, d) = (sketch.len(), sketch.dim());
+        let m = sketch.len();
+        let shifted = if quantiser.theta == 0.0 { 0 } else { sketch.dim() };
         let scratch = Scratch {
-            residual: vec![T::ZERO; d],
+            residual: vec![T::ZERO; shifted],
             scalars: vec![T::ZERO; m],
             sent: vec![T::ZERO; m],
             dithers: vec![Dither::NONE; m],
@@ -108,7 +109,7 @@ impl<T: Real> Quantised<T> {
             randomness: randomness.clone(),
             quantiser,
             scale_squared: 0.0,
-            shift: vec![T::ZERO; d],
+            shift: vec![T::ZERO; shifted],
             mean_shift: Vec::new(),
             coder_up: IntegerCoder::new(),
             coder_down: IntegerCoder::new(),
@@ -194,10 +195,15 @@ impl<T: Real> MeanEstimator<T> for Quantised<T> {
         let first = self.is_first();
         let Scratch { residual, scalars, sent, dithers, integers, .. } = &mut self.scratch;
         if first || at.stage == 0 {
-            for ((residual, local), shift) in residual.iter_mut().zip(local).zip(&self.shift) {
-                *residual = *local - *shift;
-            }
-            self.sketch.project(at.round, residual, scalars);
+            let local = if self.quantiser.theta == 0.0 {
+                local
+            } else {
+                for ((residual, local), shift) in residual.iter_mut().zip(local).zip(&self.shift) {
+                    *residual = *local - *shift;
+                }
+                residual
+            };
+            self.sketch.project(at.round, local, scalars);
             check_finite(at, "a gradient", scalars)?;
         }
         if first {
@@ -220,8 +226,8 @@ impl<T: Real> MeanEstimator<T> for Quantised<T> {
         let how = match self.quantiser.form {
             Form::Hub => {
                 self.coder_up.encode(integers, dithers, message);
-                if at.rank == 0 && self.mean_shift.is_empty() {
-                    self.mean_shift = vec![T::ZERO; self.sketch.dim()];
+                if at.rank == 0 && self.hub_up.is_empty() {
+                    self.mean_shift = vec![T::ZERO; self.shift.len()];
                     self.hub_up = vec![IntegerCoder::new(); at.machines];
                 }
                 How::Hub
@@ -260,9 +266,11 @@ impl<T: Real> MeanEstimator<T> for Quantised<T> {
         let n = messages.len() as f64;
         means.iter_mut().for_each(|mean| *mean /= n);
         let mut shifted = vec![T::ZERO; means.len()];
-        self.sketch.project(at.round, &self.mean_shift, &mut shifted);
-        let narrow: Vec<T> = means.iter().map(|&mean| T::from_f64(mean)).collect();
-        self.sketch.reconstruct_add(at.round, &narrow, T::from_f64(theta), &mut self.mean_shift);
+        if theta != 0.0 {
+            self.sketch.project(at.round, &self.mean_shift, &mut shifted);
+            let narrow: Vec<T> = means.iter().map(|&mean| T::from_f64(mean)).collect();
+            self.sketch.reconstruct_add(at.round, &narrow, T::from_f64(theta), &mut self.mean_shift);
+        }
         fill(&self.randomness, Purpose::DownlinkDither, at.round, 0, dithers_down);
         for ((integer, mean), (shifted, &dither)) in
             integers.iter_mut().zip(&*means).zip(shifted.iter().zip(&*dithers_down))
@@ -285,8 +293,10 @@ impl<T: Real> MeanEstimator<T> for Quantised<T> {
             Form::Hub => self.absorb_hub(at, reply, extra)?,
             Form::Sum => self.absorb_sum(at, reply, extra)?,
         }
-        // The own part of what was sent moves the own shift.
-        self.sketch.reconstruct_add(at.round, &self.scratch.sent, T::from_f64(theta), &mut self.shift);
+        if theta != 0.0 {
+            // The own part of what was sent moves the own shift.
+            self.sketch.reconstruct_add(at.round, &self.scratch.sent, T::from_f64(theta), &mut self.shift);
+        }
         self.sketch.reconstruct(at.round, &self.scratch.scalars, mean);
         self.follow_scale();
         let energy = self.sketch.energy(&self.scratch.scalars).to_f64() / self.quantiser.noise();
@@ -318,7 +328,7 @@ impl<T: Real> Quantised<T> {
         let (theta, step, n) = (self.theta(), self.step_up(at.machines), reply.divisor());
         let body = pull_extra(reply, extra)?;
         if self.mean_shift.is_empty() {
-            self.mean_shift = vec![T::ZERO; self.sketch.dim()];
+            self.mean_shift = vec![T::ZERO; self.shift.len()];
         }
         let Scratch { scalars, dithers, means, .. } = &mut self.scratch;
         means.fill(0.0);
@@ -330,6 +340,10 @@ impl<T: Real> Quantised<T> {
         let sums = read_sums::<i32>(body, means.len())?;
         means.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (f64::from(sum) - *mean) * (step / n));
         let narrow: Vec<T> = means.iter().map(|&mean| T::from_f64(mean)).collect();
+        if theta == 0.0 {
+            scalars.copy_from_slice(&narrow);
+            return Ok(());
+        }
         self.sketch.project(at.round, &self.mean_shift, scalars);
         self.sketch.reconstruct_add(at.round, &narrow, T::from_f64(theta), &mut self.mean_shift);
         scalars.iter_mut().zip(&narrow).for_each(|(scalar, mean)| *scalar += *mean);

@@ -1,7 +1,7 @@
 //! The CORE methods: a plan of what is wanted, and `prepare`, which learns from the machines what the plan leaves open.
 
 use corewire_comm::{CommError, Reduction, numbers};
-use corewire_sketch::{AnySketch, CommonRandomness, Family};
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Real};
 
 use super::accelerated::{Accelerated, Guard};
 use super::conjugate::SketchedConjugate;
@@ -10,7 +10,7 @@ use super::gradient::{Batch, GradientMethod};
 use super::nonconvex::{Comparing, Rule};
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
-use crate::estimator::{Anchored, MeanEstimator, Quantised, Quantiser, Sketched, Width};
+use crate::estimator::{Anchored, MeanEstimator, Momentum, Quantised, Quantiser, Sketched, Width};
 use crate::probe::Probe;
 use crate::state::{Stateful, Visitor};
 use crate::tuning::{Curvature, Pair, Spectrum, decay};
@@ -86,7 +86,7 @@ impl Plan {
     }
 
     /// The estimator with this budget.
-    pub fn estimator(&self, dim: usize, budget: usize) -> Result<Box<dyn MeanEstimator>, RunError> {
+    pub fn estimator<T: Real>(&self, dim: usize, budget: usize) -> Result<Box<dyn MeanEstimator<T>>, RunError> {
         let sketch = self.sketch(dim, budget)?;
         Ok(match self.wire {
             Wire::Float(width) => Box::new(Sketched::new(sketch, &self.randomness, width)),
@@ -344,8 +344,12 @@ impl Method for Core {
                     (StepRule::Fixed(step), _) => Step::Fixed(step),
                     _ => Step::LineSearch,
                 };
-                let algorithm = Descent::new(start, step).with_l1(l1).with_momentum(momentum);
+                let algorithm = Descent::new(start, step).with_l1(l1);
                 let estimator = self.plan.estimator_with(dim, budget, l1)?;
+                let estimator = match momentum == 0.0 {
+                    true => estimator,
+                    false => Box::new(Momentum::<f64, _>::new(estimator, dim, momentum)),
+                };
                 (budget, Box::new(GradientMethod::new(estimator, algorithm).with_batch(batch)))
             }
             CoreAlgorithm::Comparing { rule } => {

@@ -1,6 +1,9 @@
 //! One round of every gradient method: gradient -> estimate of the mean -> step. The estimator decides what travels, the algorithm what is
 //! done with it.
 
+use corewire_data::shard::permutation;
+use corewire_sketch::{CommonRandomness, Purpose};
+
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::{Estimate, MeanEstimator};
@@ -37,13 +40,36 @@ pub trait Algorithm: Stateful + Send {
     }
 }
 
-/// A mini-batch: how many rows each machine draws, and from which randomness.
+/// Mini-batches: every machine shuffles its rows anew for every pass over them, and takes so many in a round.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Rows a machine.
+    /// Rows per machine and round.
     pub rows: usize,
-    /// Drawn from here, by round and rank.
-    pub randomness: corewire_sketch::CommonRandomness,
+    randomness: CommonRandomness,
+    /// The pass that is under way, and its order of rows: what follows from round and rank is no state.
+    pass: Option<(u64, Vec<usize>)>,
+}
+
+impl Batch {
+    /// So many rows per machine and round.
+    pub fn new(rows: usize, randomness: &CommonRandomness) -> Self {
+        Self { rows, randomness: randomness.clone(), pass: None }
+    }
+
+    /// The rows of a round, of so many. A last part of a pass that fills no batch is left out.
+    fn draw(&mut self, round: u64, rank: usize, rows: usize) -> &[usize] {
+        let rounds = (rows / self.rows.max(1)).max(1) as u64;
+        let (pass, place) = (round / rounds, (round % rounds) as usize);
+        let order = match self.pass.take() {
+            Some((known, order)) if known == pass && order.len() == rows => order,
+            _ => {
+                let mut words = self.randomness.words(Purpose::Shuffle, pass, rank as u32);
+                permutation(rows, || words.next_u64())
+            }
+        };
+        let (_, order) = self.pass.insert((pass, order));
+        &order[(place * self.rows).min(rows)..((place + 1) * self.rows).min(rows)]
+    }
 }
 
 /// An estimator and an algorithm make a method.
@@ -83,15 +109,13 @@ impl<E: MeanEstimator, A: Algorithm> Method for GradientMethod<E, A> {
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         let query = self.algorithm.query();
-        match &self.batch {
+        match &mut self.batch {
             None => context.objective.gradient(query, &mut self.gradient),
             Some(batch) => {
-                let rows = context.objective.rows();
-                let rank = context.comm.rank() as u32;
-                let mut words = batch.randomness.words(corewire_sketch::Purpose::Shuffle, round, rank);
-                let count = if rows == 0 { 0 } else { batch.rows };
-                let drawn: Vec<usize> = (0..count).map(|_| words.next_below(rows as u64) as usize).collect();
-                context.objective.batch_gradient(query, &drawn, &mut self.gradient);
+                let (rows, rank) = (context.objective.rows(), context.comm.rank());
+                let mut words = batch.randomness.words(Purpose::Pictures, round, rank as u32);
+                let drawn = batch.draw(round, rank, rows);
+                context.objective.batch_gradient(query, drawn, &mut words, &mut self.gradient);
             }
         }
         let mut value = [0.0];

@@ -2,6 +2,7 @@
 
 use corewire_algebra::eigen::{self, Eigen};
 use corewire_data::Matrix;
+use corewire_sketch::Words;
 
 use super::{Curved, Objective, wanted};
 use crate::layout::Layout;
@@ -358,7 +359,7 @@ impl Objective for Linear {
         self.labels.len()
     }
 
-    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], out: &mut [f64]) {
+    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], _: &mut Words, out: &mut [f64]) {
         out.fill(0.0);
         if !rows.is_empty() {
             let dim = self.matrix.dim();

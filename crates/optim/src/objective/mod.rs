@@ -1,15 +1,18 @@
 //! One machine's share of the problem: values, gradients, curvature. Nothing here knows of other machines.
 
+pub mod layered;
 pub mod linear;
 pub mod network;
 pub mod quadratic;
 pub(crate) mod tilted;
 
+pub use layered::Layered;
 pub use linear::{Linear, Loss};
 pub use network::TwoLayer;
 pub use quadratic::Quadratic;
 
 use corewire_algebra::eigen::Eigen;
+use corewire_sketch::Words;
 
 use crate::layout::Layout;
 
@@ -79,9 +82,10 @@ pub trait Objective: Send {
     /// How many rows of data this machine has.
     fn rows(&self) -> usize;
 
-    /// Overwrites `out` with an unbiased estimate of the gradient from these rows alone.
-    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], out: &mut [f64]) {
-        let _ = rows;
+    /// Overwrites `out` with an unbiased estimate of the gradient from these rows alone. Pictures that are moved about for training are
+    /// moved by these random words.
+    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], words: &mut Words, out: &mut [f64]) {
+        let _ = (rows, words);
         self.gradient(x, out);
     }
 

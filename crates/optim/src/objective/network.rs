@@ -1,6 +1,7 @@
 //! A two-layer network written out by hand: one hidden layer of tanh units, a softmax on top. Small, non-convex, and easy to check.
 
 use corewire_data::Matrix;
+use corewire_sketch::Words;
 
 use super::Objective;
 use crate::layout::Layout;
@@ -131,7 +132,7 @@ impl Objective for TwoLayer {
         self.labels.len()
     }
 
-    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], out: &mut [f64]) {
+    fn batch_gradient(&mut self, x: &[f64], rows: &[usize], _: &mut Words, out: &mut [f64]) {
         out.fill(0.0);
         if !rows.is_empty() {
             let weight = self.weight * self.labels.len() as f64 / rows.len() as f64;

@@ -23,7 +23,7 @@ pub(super) fn local_gradient(
         return objective.gradient(x, out);
     }
     let drawn: Vec<usize> = (0..batch).map(|_| words.next_below(rows as u64) as usize).collect();
-    objective.batch_gradient(x, &drawn, out);
+    objective.batch_gradient(x, &drawn, words, out);
 }
 
 /// FedLin: g = mean of C(e_i + grad f_i(x)); tau steps y_i -= eta (grad f_i(y_i) - grad f_i(x) + g); x = mean y_i.
