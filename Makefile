@@ -150,8 +150,9 @@ $(PYTHON)/bin/pytest:
 	    || echo "skipped: pip could not install torch, scikit-learn, numpy, maturin and pytest"
 
 # Apart from `unit`, whose tests see to it that a build without the feature says what to do.
-parquet: ## Reads Parquet files of every kind, and damaged ones.
-	cargo test --quiet -p corewire-data --features parquet --test parquet
+parquet: ## Reads Parquet files of every kind, and damaged ones; and pictures.
+	cargo test --quiet -p corewire-data --features parquet,pictures --test parquet
+	cargo test --quiet -p corewire-data --features parquet,pictures --lib pictures
 
 # With downloads, so that their tests run too. The last line adds up what cargo printed for every test program.
 unit: ## Runs all tests of the workspace, and adds them up.

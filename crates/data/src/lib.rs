@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - `read`: from a path to a data set: decompression within limits, and telling the formats apart.
-//! - `libsvm`, `csv`, `idx`: bytes -> [`DataSet`] or [`Table`], one file a format.
+//! - `libsvm`, `csv`, `idx`, `pictures`: bytes -> [`DataSet`] or [`Table`], one file a format.
 //! - `table`: columns of numbers and words, what machines tell of them, and how they become a matrix.
 //! - `matrix`: the rows, dense or sparse; `kernel`: their products, the inner loops of all training.
 //! - `dataset`: rows with labels, and the relabellings that make a problem of them.
@@ -32,6 +32,7 @@ mod matrix;
 mod number;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod pictures;
 mod prepare;
 mod read;
 pub mod shard;

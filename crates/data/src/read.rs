@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[cfg(feature = "parquet")]
 use crate::parquet;
 use crate::table::{Cells, ColumnOptions, Part, Schema, Survey, Table};
-use crate::{DataError, DataSet, Matrix, csv, idx, libsvm, text};
+use crate::{DataError, DataSet, Matrix, csv, idx, libsvm, pictures, text};
 
 /// How to read a file. The default suits every file whose format can be told from its contents.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +82,8 @@ pub enum Format {
     Csv,
     /// The format of MNIST.
     Idx,
+    /// The binary format of CIFAR-10 and CIFAR-100.
+    Cifar,
     /// Columns with types, read as the CSV that they stand for.
     Parquet,
 }
@@ -160,8 +162,12 @@ impl Raw {
     }
 }
 
-/// Reads a file: LIBSVM, CSV or IDX, plain or compressed by gzip, xz or bzip2; Parquet, where that is built in.
+/// Reads a file: LIBSVM, CSV, IDX or CIFAR, plain or compressed by gzip, xz or bzip2; Parquet, where that is built in; or a folder of
+/// pictures.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Raw, DataError> {
+    if path.is_dir() {
+        return pictures::read_folder(path, options);
+    }
     let bytes = read_file(path, options)?;
     if options.allow_empty && text::lines(&bytes).all(|(_, line)| matches!(line.trim_ascii(), [] | [b'#', ..])) {
         let nothing = Matrix::sparse(vec![0], Vec::new(), Vec::new(), options.dim.unwrap_or(1));
@@ -172,6 +178,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Raw, DataError> {
     match format {
         Format::Libsvm => Ok(Raw::Rows(libsvm::parse_libsvm(path, bytes, options)?, false)),
         Format::Csv | Format::Parquet => csv::parse_table(path, bytes, options).map(Raw::Table),
+        Format::Cifar => Ok(Raw::Rows(pictures::parse_cifar(path, bytes, options)?, true)),
         Format::Idx => {
             idx::check_holds_samples(path, bytes)?;
             let (labels_path, labels) = match find_labels(path, options) {
@@ -232,7 +239,7 @@ pub fn load(path: &Path, options: &ReadOptions) -> Result<DataSet, DataError> {
 }
 
 /// The whole contents of a file, decompressed within the limits.
-fn read_file(path: &Path, options: &ReadOptions) -> Result<Vec<u8>, DataError> {
+pub(crate) fn read_file(path: &Path, options: &ReadOptions) -> Result<Vec<u8>, DataError> {
     // Whoever opens a pipe waits for its other end.
     if !std::fs::metadata(path).map_err(|e| DataError::io(path, e))?.is_file() {
         return Err(DataError::file(path, "it is no plain file, but a folder, a pipe or a device"));
@@ -249,7 +256,7 @@ fn check_memory(path: &Path, bytes: &[u8], format: Format, options: &ReadOptions
     let (numbers, each) = match format {
         Format::Libsvm => (count(|byte| byte == b':'), 12),
         Format::Csv | Format::Parquet => (count(|byte| b",;\t\n".contains(&byte)), 8),
-        Format::Idx => (bytes.len() as u64, 8),
+        Format::Idx | Format::Cifar => (bytes.len() as u64, 8),
     };
     let (needed, allowed) = (COPIES * each * numbers, options.max_memory);
     if needed > allowed {
@@ -323,6 +330,9 @@ fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
     if idx::is_idx(bytes) {
         return Ok(Format::Idx);
     }
+    if pictures::cifar_labels(path, bytes).is_some() {
+        return Ok(Format::Cifar);
+    }
     if bytes.starts_with(b"PAR1") {
         return Ok(Format::Parquet);
     }
@@ -333,7 +343,7 @@ fn sniff(path: &Path, bytes: &[u8]) -> Result<Format, DataError> {
         [0x89, b'H', b'D', b'F', ..] => Some("an HDF5 file; convert it to CSV first"),
         _ if bytes.get(257..262) == Some(b"ustar") => Some("a tar archive; unpack it first"),
         _ if bytes.iter().take(1 << 12).any(|&byte| byte == 0) => {
-            Some("a binary file of unknown format; LIBSVM, CSV and IDX can be read")
+            Some("a binary file of unknown format; LIBSVM, CSV, IDX and the .bin files of CIFAR can be read")
         }
         _ => None,
     };

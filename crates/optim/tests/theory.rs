@@ -445,7 +445,7 @@ fn gradients_and_curvatures_are_those_of_the_values() {
             }
             // A batch of all rows is the gradient.
             let all: Vec<usize> = (0..objective.rows()).collect();
-            let mut words = randomness().words(corewire_sketch::Purpose::Pictures, 0, 0);
+            let mut words = randomness(1).words(corewire_sketch::Purpose::Pictures, 0, 0);
             objective.batch_gradient(&x, &all, &mut words, &mut plus);
             assert!(plus.iter().zip(&gradient).all(|(a, b)| (a - b).abs() < 1e-12), "{name}: a batch of all rows");
         }
