@@ -20,6 +20,8 @@ use crate::{job, out, progress, summary, units};
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
 const DEFAULT: &str = "\
     core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
+/// What it trains networks with: each kind of compression that has been proposed for them.
+const NETWORKS: &str = "core-sgd,sgd,qsgd,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden";
 /// Tuning goes along a grid from where theory is, up until two in a row are no better, then down while that helps, and at most so far:
 /// theory's steps for error feedback are a hundred times too careful on real data.
 const FARTHEST: i32 = 12;
@@ -37,8 +39,8 @@ pub struct Arguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Methods with parameters, as in cgd,core-agd,ef21:k=15; or `all`. Several parameters are separated by `;`.
-    #[arg(long, default_value = DEFAULT, hide_default_value = true)]
-    methods: String,
+    #[arg(long)]
+    methods: Option<String>,
     /// The relative suboptimality to reach.
     #[arg(long)]
     target: Option<f64>,
@@ -141,7 +143,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut overrides = arguments.set.clone();
     overrides.extend(arguments.target.map(|target| format!("stop.target={target}")));
     let mut loaded = job::load(arguments.job.as_deref(), &overrides)?;
-    loaded.stop.rounds = loaded.stop.rounds.or(Some(2000));
+    let network = loaded.problem.model.is_network();
+    if !network {
+        loaded.stop.rounds = loaded.stop.rounds.or(Some(2000));
+    }
     // Without f* there is nothing to compare by, so it may take its time.
     loaded.limits.optimum_seconds = loaded.limits.optimum_seconds.or(Some(f64::INFINITY));
     let session = Session::without_optimum(loaded, arguments.quiet || arguments.json)?.with_optimum()?;
@@ -156,7 +161,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.seeds > 1 && session.job.method.seed_file.is_some() {
         bail!("`--seeds` counts up from `method.seed`, and a secret seed is one: remove `method.seed_file`");
     }
-    let wanted = methods(&arguments.methods)?;
+    let wanted = methods(arguments.methods.as_deref().unwrap_or(if network { NETWORKS } else { DEFAULT }))?;
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {
         session.with_method(name, parameters.clone()).check_method()?;
@@ -419,7 +424,8 @@ impl<'a> Tuning<'a> {
 
 /// Runs a method; a baseline with the best step, codec, k and p that are found.
 fn run_one(session: &Session, name: &str, given: BTreeMap<String, String>, tune: bool) -> Compared {
-    let info = catalogue::find(name).ok().filter(|info| tune && !info.is_core() && info.tunes());
+    let network = session.job.problem.model.is_network();
+    let info = catalogue::find(name).ok().filter(|info| tune && info.tunes() && (network || !info.is_core()));
     let Some(info) = info else { return attempt(session, name, &given, None) };
     let has = |key: &str| info.parameters.iter().any(|parameter| parameter.name == key) && !given.contains_key(key);
     let mut parameters = given.clone();
@@ -440,7 +446,7 @@ fn run_one(session: &Session, name: &str, given: BTreeMap<String, String>, tune:
         }
     }
     let dim = session.problem().map_or(1, |problem| problem.dim());
-    if has("k") {
+    if has("k") && !network {
         let middle = dim.div_ceil(50) as f64;
         tuning.climb("k", |place| (middle * 2f64.powi(place)).clamp(1.0, dim as f64).round().to_string());
     }
@@ -543,12 +549,15 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
     let (job, problem, constants) = (&session.job, session.problem()?, session.constants()?);
     let mut pooled = problem.pooled().context("`compare` needs all rows in one place")?;
     let measured = match problem.known_eigenvalues() {
-        Some(known) => spectrum::Measured {
+        Some(known) => Some(spectrum::Measured {
             spectrum: corewire_optim::tuning::Spectrum::from_eigenvalues(known),
             eigenvalues: Some(known.to_vec()),
-        },
-        None => spectrum::measure(&mut *pooled, problem.start(), &session.randomness),
+        }),
+        // Hundreds of passes over all rows: `inspect` does it, for whoever wants to know.
+        None if job.problem.model.is_network() => None,
+        None => Some(spectrum::measure(&mut *pooled, problem.start(), &session.randomness)),
     };
+    let spectrum = measured.as_ref().map(|measured| &measured.spectrum);
     let initial = pooled.value(problem.start());
     let run = |done: &Compared| {
         let family = catalogue::find(&done.name).map_or("other", |info| info.family);
@@ -638,10 +647,11 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
             split: job.problem.split.to_string(),
             initial,
             optimum: session.optimum,
-            trace: measured.spectrum.trace(),
-            smoothness: constants.smoothness,
+            trace: spectrum.map_or(f64::NAN, |spectrum| spectrum.trace()),
+            smoothness: spectrum.map_or(f64::NAN, |_| constants.smoothness),
             strong_convexity: constants.strong_convexity,
-            effective_dimension: measured.spectrum.effective_dimension(constants.strong_convexity),
+            effective_dimension: spectrum
+                .map_or(f64::NAN, |spectrum| spectrum.effective_dimension(constants.strong_convexity)),
             seed: job.method.seed_file.as_ref().map_or(job.method.seed.to_string(), |_| "secret".to_owned()),
         },
         target: job.stop.target().unwrap_or(0.0),
@@ -650,7 +660,7 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
             rtt_ms: link.rtt_ms,
             overhead_bytes: link.overhead_bytes,
         }),
-        eigenvalues: measured.eigenvalues.unwrap_or_default().into_iter().take(2000).collect(),
+        eigenvalues: measured.and_then(|known| known.eigenvalues).unwrap_or_default().into_iter().take(2000).collect(),
         runs: done.iter().map(run).collect(),
     })
 }

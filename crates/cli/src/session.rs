@@ -396,12 +396,12 @@ impl Session {
         let measured = network || (!self.gave_up && !self.job.problem.data.is_sites());
         Rules {
             rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
-            target: stop.target().filter(|_| self.optimum.is_some()),
+            target: stop.target().filter(|_| self.optimum.is_some() && (!network || stop.target.is_some())),
             optimum: self.optimum,
             gradient: stop.gradient,
             gradient_relative: stop.gradient_relative(measured),
             // Without a penalty f* is not known either.
-            gap: stop.gap(measured && self.job.problem.alpha > 0.0).map(Gap::Relative),
+            gap: stop.gap(measured && (network || self.job.problem.alpha > 0.0)).map(Gap::Relative),
             patience: stop.patience,
             seconds: stop.seconds,
             bytes: stop.bytes,
@@ -816,6 +816,10 @@ fn optimum_of(session: &Session, seconds: f64) -> Result<(Option<f64>, bool)> {
     let Some(Pooled { problem, .. }) = &session.pooled else { return Ok((None, false)) };
     if let Some(known) = problem.known_optimum() {
         return Ok((Some(known), false));
+    }
+    if problem.spec().model.is_network() {
+        // No cross entropy is below 0: what is shown is the loss relative to the first.
+        return Ok((Some(0.0), false));
     }
     let Some(mut pooled) = problem.pooled() else { return Ok((None, false)) };
     if !pooled.is_convex() || pooled.strong_convexity() == 0.0 {

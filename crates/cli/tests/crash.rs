@@ -57,6 +57,10 @@ fn configurations() -> Vec<Vec<String>> {
         };
         wires.iter().map(|wire| keys(wire)).collect::<Vec<_>>()
     })
+    .chain(["core-sgd", "sgd", "powersgd", "dgc"].map(|id| {
+        let keys = ["problem.model=mlp", "machines.count=4", "method.seed=3", "stop.rounds=300"];
+        keys.iter().map(|&key| key.to_owned()).chain([format!("method.name={id}")]).collect()
+    }))
     .collect()
 }
 

@@ -253,7 +253,10 @@ impl Builder<'_> {
         let inner: Box<dyn MeanEstimator<T>> = Box::new(estimator);
         let estimator = Momentum::new(inner, self.dim, on_machines);
         let batch = Batch::new(training.batch, self.randomness);
-        boxed(GradientMethod::new(estimator, training.descent(self.start(), in_step, gain)).with_batch(Some(batch)))
+        boxed(
+            GradientMethod::new(estimator, training.descent(self.start(), in_step, self.scale * gain))
+                .with_batch(Some(batch)),
+        )
     }
 
     /// Descent by this step of theory.
@@ -283,7 +286,9 @@ impl Builder<'_> {
             // It has a momentum of its own, which sums.
             Some(training) if gain > 1.0 => {
                 let batch = Some(Batch::new(training.batch, self.randomness));
-                Ok(boxed(GradientMethod::new(estimator, training.descent(self.start(), 0.0, 1.0)).with_batch(batch)))
+                Ok(boxed(
+                    GradientMethod::new(estimator, training.descent(self.start(), 0.0, self.scale)).with_batch(batch),
+                ))
             }
             _ => Ok(self.descent(estimator, step, batch)),
         }

@@ -107,9 +107,13 @@ pub(super) const CORE: &[MethodInfo] = &[
         reference: "CORE, section on networks; docs/networks.md",
         family: "core",
         proximal: true,
+        parameters: &[parameter("scale", "1", "factor on the rate of a network")],
         build: |b| {
             if let Some(training) = &b.settings.training {
                 return core_training(b, training);
+            }
+            if b.scale != 1.0 {
+                return Err("`scale` of core-sgd is for networks; elsewhere take `method.step`".to_owned());
             }
             let rows = b.settings.batch.unwrap_or(32);
             let batch = Some(Batch::new(rows, b.randomness));
