@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use corewire_comm::Link;
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::choose::{self, Forecast, candidates, forecasts};
 use crate::session::Session;
-use crate::{bench, job, out, plot, units};
+use crate::{bench, curvature, job, out, plot, units};
 
 /// Arguments of `corewire inspect`.
 #[derive(clap::Args)]
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Draws the eigenvalues to this SVG file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// A trained network, to see its curvature beside that of the start.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// One JSON object at the end.
     #[arg(long)]
     json: bool,
@@ -80,6 +83,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         overrides.extend(value.map(|value| format!("link.{key}={value}")));
     }
     let whole = Session::without_optimum(job::load(arguments.job.as_deref(), &overrides)?, arguments.json)?;
+    if whole.job.problem.model.is_network() {
+        return curvature::run(&whole, arguments.model.as_deref(), arguments.plot.as_deref(), arguments.json);
+    }
+    if arguments.model.is_some() {
+        bail!("`--model` is for networks, whose curvature changes with training");
+    }
     let rows = whole.problem()?.row_count();
     let dim = whole.problem()?.dim();
     let (whole, sample) = whole.tried()?;
@@ -176,7 +185,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         break_even_mbit_s: break_even,
     };
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot::eigenvalues(&spectrum, eigenvalues.as_deref(), mu))?;
+        let curve = plot::Curve::new("eigenvalues", &spectrum, eigenvalues.as_deref());
+        std::fs::write(path, plot::eigenvalues(&[curve], mu))?;
     }
     if arguments.json {
         return out::line(&serde_json::to_string(&inspection)?);

@@ -408,6 +408,7 @@ impl Job {
         let epochs = self.stop.epochs.take().unwrap_or(DEFAULT_EPOCHS);
         let rounds = *self.stop.rounds.get_or_insert((epochs * per_epoch).ceil() as u64);
         training.rounds = rounds;
+        self.method.settings.rounds = rounds;
         self.stop.evaluate_every.get_or_insert(per_epoch as u64);
         let section = self.table.entry("stop").or_insert_with(|| Value::Table(Table::new()));
         if let Some(section) = section.as_table_mut() {
@@ -924,6 +925,7 @@ fn read_method(
         curvature: reader.flag("method.curvature", true)?,
         goal: Goal { link: link.filter(|_| !by_bytes), target: stop.target().unwrap_or(DEFAULT_TARGET) },
         training: read_training(reader, model, step, stop)?,
+        rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
     };
     Ok(MethodSpec {
         name: (name != "auto").then_some(name),

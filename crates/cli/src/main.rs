@@ -7,6 +7,7 @@ mod bench;
 mod cache;
 mod choose;
 mod compare;
+mod curvature;
 mod data;
 mod earlier;
 mod evaluate;

@@ -27,24 +27,42 @@ pub fn sparkline(spectrum: &Spectrum) -> String {
     format!("eigenvalues, first to last (log): {:.1e} {line} {:.1e}", values[0], values[values.len() - 1])
 }
 
-/// The paper's Figure 4a: eigenvalue against index, both logarithmic.
-pub fn eigenvalues(spectrum: &Spectrum, all: Option<&[f64]>, mu: f64) -> String {
-    let mut points: Vec<(f64, f64)> = Vec::new();
-    match all {
-        Some(all) => points.extend(all.iter().enumerate().map(|(i, &value)| (i as f64 + 1.0, value))),
-        None => {
-            let mut rank = 0.5;
-            for &(value, count) in spectrum.levels() {
-                points.push((rank + 0.5 * count.min(1.0), value));
-                rank += count;
+/// Eigenvalues by rank, to be drawn under a name.
+pub struct Curve {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// From all eigenvalues, largest first, where they are known, else from levels and counts.
+    pub fn new(name: &str, spectrum: &Spectrum, all: Option<&[f64]>) -> Self {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        match all {
+            Some(all) => points.extend(all.iter().enumerate().map(|(i, &value)| (i as f64 + 1.0, value))),
+            None => {
+                let mut rank = 0.5;
+                for &(value, count) in spectrum.levels() {
+                    points.push((rank + 0.5 * count.min(1.0), value));
+                    rank += count;
+                }
             }
         }
+        points.retain(|&(index, value)| value > 0.0 && index > 0.0);
+        Self { name: name.to_owned(), points }
     }
-    points.retain(|&(index, value)| value > 0.0 && index > 0.0);
+}
+
+/// The colours of curves, which are apart for all eyes and on both grounds.
+const COLOURS: [&str; 3] = ["#2a78c8", "#c8642a", "#2a9d5f"];
+
+/// The paper's Figure 4a: eigenvalue against index, both logarithmic. A line marks mu, where it is positive.
+pub fn eigenvalues(curves: &[Curve], mu: f64) -> String {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
     let (width, height, left, bottom) = (640.0, 400.0, 70.0, 50.0);
-    let most = points.iter().map(|point| point.0).fold(10.0, f64::max).log10().ceil();
-    let top = points.iter().map(|point| point.1).fold(1e-12, f64::max).log10().ceil();
-    let low = points.iter().map(|point| point.1).fold(1e12, f64::min).max(1e-16).log10().floor();
+    let most = points().map(|point| point.0).fold(10.0, f64::max).log10().ceil();
+    let top = points().map(|point| point.1).fold(1e-12, f64::max).log10().ceil();
+    // What lies ten decades below the largest is rounding.
+    let low = points().map(|point| point.1).fold(1e12, f64::min).max(1e-16).log10().floor().max(top - 10.0);
     let x = |index: f64| left + index.max(1.0).log10() / most * (width - left - 20.0);
     let y = |value: f64| 20.0 + (top - value.log10()) / (top - low).max(1.0) * (height - bottom - 20.0);
     let mut svg = format!(
@@ -72,9 +90,26 @@ pub fn eigenvalues(spectrum: &Spectrum, all: Option<&[f64]>, mu: f64) -> String 
             10u64.pow(decade as u32)
         );
     }
-    let path: Vec<String> = points.iter().map(|&(index, value)| format!("{:.1},{:.1}", x(index), y(value))).collect();
-    svg +=
-        &format!("<polyline fill=\"none\" stroke=\"#2a78c8\" stroke-width=\"2.5\" points=\"{}\"/>\n", path.join(" "));
+    for (place, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        let point = |&(index, value): &(f64, f64)| format!("{:.1},{:.1}", x(index), y(value.max(10f64.powf(low))));
+        let path: Vec<String> = curve.points.iter().map(point).collect();
+        svg += &format!(
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" points=\"{}\"/>\n",
+            path.join(" ")
+        );
+        if curves.len() > 1 {
+            let at = 40.0 + 20.0 * place as f64;
+            svg += &format!(
+                "<line x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" stroke=\"{colour}\" stroke-width=\"2.5\"/>\
+                 <text x=\"{}\" y=\"{}\">{}</text>\n",
+                width - 190.0,
+                width - 165.0,
+                width - 158.0,
+                at + 4.0,
+                curve.name
+            );
+        }
+    }
     if mu > 0.0 {
         svg += &format!(
             "<line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#c8642a\" stroke-dasharray=\"5 \

@@ -12,7 +12,7 @@ use crate::estimator::{Form, Quantiser, Width};
 use crate::method::core::{Core, CoreAlgorithm, Plan, StepRule, Wire};
 use crate::method::gradient::Batch;
 use crate::method::newton;
-use crate::method::nonconvex::{Landscape, Rule};
+use crate::method::nonconvex::{Landscape, Rule, trusted_budget};
 use crate::tuning::{Curvature, Spectrum, accelerate};
 
 /// eta up and down of wire q: see docs/core-q.md.
@@ -130,9 +130,13 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         parameters: &[
-            parameter("trace", "auto", "r_1 of Options I and II: the sum of absolute eigenvalues of the Hessian"),
-            parameter("smoothness", "auto", "L of Options I and II"),
-            parameter("gap", "auto", "f(x0) - f* at most, for Option II"),
+            parameter(
+                "trace",
+                "auto",
+                "r_1 of Options I and II: the sum of absolute eigenvalues of the Hessian; auto learns it from the machines",
+            ),
+            parameter("smoothness", "auto", "L of Options I and II; likewise"),
+            parameter("gap", "auto", "f(x0) - f* at most, for Option II; auto is f(x0)"),
         ],
         build: |b| core(b, CoreAlgorithm::Comparing { rule: nonconvex_rule(b)? }, AGD_ETA),
         ..PLAIN
@@ -241,14 +245,21 @@ fn nonconvex_rule(b: &Builder<'_>) -> Result<Option<Rule>, String> {
         StepKind::Safe => return Err(does_not_fit(b, "safe")),
         StepKind::LineSearch => return Err(does_not_fit(b, "line-search")),
     };
-    let number = |name: &str| {
-        if b.values.text(name) == "auto" {
-            let needs = "this `method.step` needs what it rests on: core-nonconvex:trace=..,smoothness=..,gap=..";
-            return Err(needs.to_owned());
-        }
-        b.values.number(name, 0.0, 0.0, f64::INFINITY)
+    // What is left open is learned from the machines.
+    let number = |name: &str| match b.values.text(name) {
+        "auto" => Ok(f64::NAN),
+        _ => b.values.number(name, 0.0, 0.0, f64::INFINITY),
     };
     let budget = b.settings.budget.ok_or("this `method.step` needs `method.budget`")?;
+    let least = trusted_budget(b.settings.rounds);
+    if !option_two && (budget as f64) < least.min(b.dim as f64) {
+        return Err(format!(
+            "this `method.step` trusts estimated norms: in {} rounds it needs `method.budget` of at least {:.0}, 3.2 ln(N/delta) with \
+             delta = 0.01; take more, fewer rounds or \"option-2\"",
+            b.settings.rounds,
+            least.ceil()
+        ));
+    }
     let landscape = Landscape {
         trace: number("trace")?,
         smoothness: number("smoothness")?,

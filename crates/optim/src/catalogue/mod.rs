@@ -241,6 +241,8 @@ pub struct MethodSettings {
     pub goal: Goal,
     /// How a network is trained; `None` for any other model.
     pub training: Option<Training>,
+    /// Rounds at most.
+    pub rounds: u64,
 }
 
 impl Default for MethodSettings {
@@ -261,6 +263,7 @@ impl Default for MethodSettings {
             curvature: true,
             goal: Goal { link: None, target: 1e-6 },
             training: None,
+            rounds: 5000,
         }
     }
 }

@@ -12,8 +12,13 @@ use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::{Anchored, MeanEstimator, Momentum, Quantised, Quantiser, Sketched, Width};
 use crate::probe::Probe;
+use crate::spectrum::Density;
 use crate::state::{Stateful, Visitor};
 use crate::tuning::{Curvature, Pair, Spectrum, decay};
+
+/// Random starts of the density of absolute eigenvalues, and products with the Hessian from each: enough for a tenth.
+const DENSITY_STARTS: usize = 2;
+const DENSITY_STEPS: usize = 24;
 
 /// How the scalars travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -352,7 +357,18 @@ impl Method for Core {
                 };
                 (budget, Box::new(GradientMethod::new(estimator, algorithm).with_batch(batch)))
             }
-            CoreAlgorithm::Comparing { rule } => {
+            CoreAlgorithm::Comparing { mut rule } => {
+                if let Some(landscape) = rule.as_mut().and_then(Rule::landscape_mut).filter(|known| known.is_open()) {
+                    let objective = &mut *context.objective;
+                    let own = Density::of(objective, &start, DENSITY_STARTS, DENSITY_STEPS, &self.plan.randomness);
+                    // The sum of absolute eigenvalues is a norm, and so is the largest: of the mean it is at most the mean. No loss is
+                    // below 0, so f itself bounds the gap.
+                    let mut known = [own.absolute_sum(1.0), own.smoothness(), objective.value(&start)];
+                    context.means(0, &mut known, false)?;
+                    let [trace, smoothness, gap] = known;
+                    landscape.learn(trace, smoothness, gap);
+                    (self.settings.trace, self.settings.smoothness) = (Some(trace), Some(smoothness));
+                }
                 let needs = self.plan.budget.is_none() || rule.is_none();
                 let tuned = if needs { Some(self.ask(context)?) } else { None };
                 let budget = self.plan.budget.or(tuned.as_ref().map(|tuned| tuned.budget)).unwrap_or(dim);

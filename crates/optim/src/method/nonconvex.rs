@@ -9,7 +9,7 @@ use crate::error::RunError;
 use crate::estimator::Estimate;
 use crate::state::{Scope, Stateful, Visitor};
 
-/// What Options I and II need to know.
+/// What Options I and II need to know. Trace, smoothness and gap may be left open as NaN, to be learned from the machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Landscape {
     /// r_1: bound on the sum of absolute eigenvalues of the Hessian.
@@ -47,7 +47,39 @@ pub enum Rule {
     },
 }
 
+impl Rule {
+    /// What it rests on, where that is more than a step.
+    pub fn landscape_mut(&mut self) -> Option<&mut Landscape> {
+        match self {
+            Self::Backtracking(_) => None,
+            Self::OptionI { landscape, .. } | Self::OptionII { landscape, .. } => Some(landscape),
+        }
+    }
+}
+
+/// With this probability some norm of a run is estimated too small by half.
+const RISK: f64 = 0.01;
+
+/// The least budget at which Option I may trust the norms that it estimates in so many rounds: 3.2 ln(N/delta).
+pub fn trusted_budget(rounds: u64) -> f64 {
+    3.2 * libm::log(rounds.max(1) as f64 / RISK)
+}
+
 impl Landscape {
+    /// Whether something is left open.
+    pub fn is_open(&self) -> bool {
+        self.trace.is_nan() || self.smoothness.is_nan() || self.gap.is_nan()
+    }
+
+    /// Puts what was learned where it is open.
+    pub fn learn(&mut self, trace: f64, smoothness: f64, gap: f64) {
+        for (known, learned) in [(&mut self.trace, trace), (&mut self.smoothness, smoothness), (&mut self.gap, gap)] {
+            if known.is_nan() {
+                *known = learned;
+            }
+        }
+    }
+
     /// The step for a gradient of this norm.
     pub fn step(&self, norm: f64, printed: bool) -> f64 {
         let (m, d) = (self.budget, self.dim);

@@ -15,9 +15,9 @@ use crate::layout::Layout;
 const TOGETHER: usize = 64;
 /// How far a cut-out may lie from the picture's own place: pictures are padded by so many pixels.
 const PADDING: usize = 4;
-/// The length of a step of the differences that stand for products with the Hessian, relative to x: short enough for the third derivative,
-/// long enough for 32-bit gradients.
-const DIFFERENCE: f64 = 1e-3;
+/// The length of a step of the differences that stand for products with the Hessian, relative to x: so short that few units change sides
+/// within it, so long that 32-bit gradients still differ by more than rounding.
+const DIFFERENCE: f64 = 2e-4;
 
 /// One machine's pictures under a network.
 pub struct Layered {
