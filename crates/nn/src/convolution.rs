@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::Number;
 use crate::architecture::Shape;
 use crate::product::{View, multiply};
 use crate::scratch::Scratch;
@@ -62,9 +63,9 @@ impl Convolution {
     }
 
     /// The pixels under every place of the kernel, for some samples side by side.
-    fn unfold(&self, samples: &[f32], together: usize, columns: &mut [f32]) {
+    fn unfold<T: Number>(&self, samples: &[T], together: usize, columns: &mut [T]) {
         if self.padding > 0 {
-            columns.fill(0.0);
+            columns.fill(T::default());
         }
         for (k, sample) in samples.chunks_exact(self.input.len()).enumerate() {
             self.visit(k, together, |range, pixel| {
@@ -81,21 +82,21 @@ impl Convolution {
     }
 
     /// Adds every column's numbers to the pixels that it saw.
-    fn fold(&self, columns: &[f32], together: usize, samples: &mut [f32]) {
-        samples.fill(0.0);
+    fn fold<T: Number>(&self, columns: &[T], together: usize, samples: &mut [T]) {
+        samples.fill(T::default());
         for (k, sample) in samples.chunks_exact_mut(self.input.len()).enumerate() {
             self.visit(k, together, |range, pixel| match self.stride {
                 1 => add(&columns[range.clone()], &mut sample[pixel..pixel + range.len()]),
                 stride => {
                     let pixels = sample[pixel..].iter_mut().step_by(stride);
-                    pixels.zip(&columns[range]).for_each(|(pixel, column)| *pixel += column);
+                    pixels.zip(&columns[range]).for_each(|(pixel, column)| *pixel += *column);
                 }
             });
         }
     }
 
     /// Swaps samples and channels: [sample][channel] <-> [channel][sample].
-    fn interleave(&self, from: &[f32], to: &mut [f32], outer: usize, inner: usize) {
+    fn interleave<T: Number>(&self, from: &[T], to: &mut [T], outer: usize, inner: usize) {
         let pixels = self.output.pixels();
         for (at, block) in from.chunks_exact(pixels).enumerate() {
             let there = (at % inner) * outer + at / inner;
@@ -103,13 +104,13 @@ impl Convolution {
         }
     }
 
-    pub(crate) fn forward(
+    pub(crate) fn forward<T: Number>(
         &self,
-        weights: &[f32],
-        bias: Option<&[f32]>,
-        input: &[f32],
-        scratch: &mut Scratch,
-    ) -> Vec<f32> {
+        weights: &[T],
+        bias: Option<&[T]>,
+        input: &[T],
+        scratch: &mut Scratch<T>,
+    ) -> Vec<T> {
         let batch = input.len() / self.input.len();
         let (channels, pixels) = (self.output.channels, self.output.pixels());
         let mut output = scratch.take(batch * self.output.len());
@@ -133,7 +134,7 @@ impl Convolution {
         }
         if let Some(bias) = bias {
             for (block, bias) in output.chunks_exact_mut(pixels).zip(bias.iter().cycle()) {
-                block.iter_mut().for_each(|value| *value += bias);
+                block.iter_mut().for_each(|value| *value += *bias);
             }
         }
         scratch.give(columns);
@@ -142,21 +143,21 @@ impl Convolution {
     }
 
     /// Adds the derivatives by weights and bias; those by the input, where they are wanted.
-    pub(crate) fn backward(
+    pub(crate) fn backward<T: Number>(
         &self,
-        weights: &[f32],
-        input: &[f32],
-        back: &[f32],
+        weights: &[T],
+        input: &[T],
+        back: &[T],
         wanted: bool,
-        by_weights: &mut [f32],
-        by_bias: Option<&mut [f32]>,
-        scratch: &mut Scratch,
-    ) -> Vec<f32> {
+        by_weights: &mut [T],
+        by_bias: Option<&mut [T]>,
+        scratch: &mut Scratch<T>,
+    ) -> Vec<T> {
         let batch = input.len() / self.input.len();
         let (channels, pixels) = (self.output.channels, self.output.pixels());
         if let Some(by_bias) = by_bias {
             for (at, block) in back.chunks_exact(pixels).enumerate() {
-                by_bias[at % channels] += block.iter().sum::<f32>();
+                by_bias[at % channels] += block.iter().copied().sum::<T>();
             }
         }
         let mut by_input = scratch.take(if wanted { input.len() } else { 0 });
@@ -192,6 +193,6 @@ impl Convolution {
 }
 
 /// to += from.
-pub(crate) fn add(from: &[f32], to: &mut [f32]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+pub(crate) fn add<T: Number>(from: &[T], to: &mut [T]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::Number;
 use crate::architecture::Shape;
 use crate::convolution::{Convolution, add};
 use crate::norm::{Norm, Normalised};
@@ -44,24 +45,24 @@ pub(crate) enum Layer {
 }
 
 /// What batch norms divide by.
-pub(crate) enum Statistics<'a> {
+pub(crate) enum Statistics<'a, T> {
     /// The statistics of these rows.
     OfBatch,
     /// Those of other rows.
-    Given(&'a [f32]),
+    Given(&'a [T]),
     /// Those of these rows, which are written here.
-    Seen(&'a mut [f32]),
+    Seen(&'a mut [T]),
 }
 
 /// What a layer leaves for the way back.
-pub(crate) enum Saved {
-    Values(Vec<f32>),
-    Normalised(Normalised),
+pub(crate) enum Saved<T> {
+    Values(Vec<T>),
+    Normalised(Normalised<T>),
     Nothing,
 }
 
-impl Saved {
-    pub(crate) fn give(self, scratch: &mut Scratch) {
+impl<T: Number> Saved<T> {
+    pub(crate) fn give(self, scratch: &mut Scratch<T>) {
         match self {
             Self::Values(values) => scratch.give(values),
             Self::Normalised(normalised) => normalised.give(scratch),
@@ -69,7 +70,7 @@ impl Saved {
         }
     }
 
-    fn values(self) -> Vec<f32> {
+    fn values(self) -> Vec<T> {
         match self {
             Self::Values(values) => values,
             _ => unreachable!("the tape is read as it was written"),
@@ -78,15 +79,15 @@ impl Saved {
 }
 
 /// Through all layers; `values` are given up.
-pub(crate) fn forward(
+pub(crate) fn forward<T: Number>(
     layers: &[Layer],
-    parameters: &[f32],
+    parameters: &[T],
     batch: usize,
-    mut values: Vec<f32>,
-    statistics: &mut Statistics<'_>,
-    mut tape: Option<&mut Vec<Saved>>,
-    scratch: &mut Scratch,
-) -> Vec<f32> {
+    mut values: Vec<T>,
+    statistics: &mut Statistics<'_, T>,
+    mut tape: Option<&mut Vec<Saved<T>>>,
+    scratch: &mut Scratch<T>,
+) -> Vec<T> {
     for layer in layers {
         let saved = match layer {
             Layer::Convolution { weight, bias, form } => {
@@ -138,12 +139,12 @@ pub(crate) fn forward(
     values
 }
 
-fn rectify(values: &mut [f32]) {
-    values.iter_mut().for_each(|value| *value = value.max(0.0));
+fn rectify<T: Number>(values: &mut [T]) {
+    values.iter_mut().for_each(|value| *value = if *value > T::default() { *value } else { T::default() });
 }
 
 /// A copy, where it is wanted.
-fn kept(values: &[f32], wanted: bool, scratch: &mut Scratch) -> Saved {
+fn kept<T: Number>(values: &[T], wanted: bool, scratch: &mut Scratch<T>) -> Saved<T> {
     if !wanted {
         return Saved::Nothing;
     }
@@ -154,16 +155,16 @@ fn kept(values: &[f32], wanted: bool, scratch: &mut Scratch) -> Saved {
 
 /// The way back from the derivatives by the output, which are given up, to those by the input (nothing unless `wanted`); those by the
 /// parameters are added to `gradient`.
-pub(crate) fn backward(
+pub(crate) fn backward<T: Number>(
     layers: &[Layer],
-    parameters: &[f32],
+    parameters: &[T],
     batch: usize,
-    mut back: Vec<f32>,
+    mut back: Vec<T>,
     wanted: bool,
-    tape: &mut Vec<Saved>,
-    gradient: &mut [f32],
-    scratch: &mut Scratch,
-) -> Vec<f32> {
+    tape: &mut Vec<Saved<T>>,
+    gradient: &mut [T],
+    scratch: &mut Scratch<T>,
+) -> Vec<T> {
     for (place, layer) in layers.iter().enumerate().rev() {
         let saved = tape.pop().expect("every layer left something");
         let wanted = wanted || place > 0;
@@ -223,16 +224,16 @@ pub(crate) fn backward(
 }
 
 /// No derivative passes where the output was zero.
-fn unrectify(saved: Saved, back: &mut [f32], scratch: &mut Scratch) {
+fn unrectify<T: Number>(saved: Saved<T>, back: &mut [T], scratch: &mut Scratch<T>) {
     let output = saved.values();
     for (back, output) in back.iter_mut().zip(&output) {
-        *back = if *output > 0.0 { *back } else { 0.0 };
+        *back = if *output > T::default() { *back } else { T::default() };
     }
     scratch.give(output);
 }
 
 /// Two places of the gradient at once, the first before the second.
-fn parts(gradient: &mut [f32], first: Place, second: Option<Place>) -> (&mut [f32], Option<&mut [f32]>) {
+fn parts<T: Number>(gradient: &mut [T], first: Place, second: Option<Place>) -> (&mut [T], Option<&mut [T]>) {
     let Some(second) = second else { return (&mut gradient[first], None) };
     let (before, after) = gradient.split_at_mut(second.start);
     (&mut before[first], Some(&mut after[..second.len()]))

@@ -7,7 +7,7 @@
 //! - [`architecture`]: which networks there are, and the names of their tensors.
 //! - `layer`: the layers, forwards and backwards.
 //! - `convolution`, `norm`, `pool`: the arithmetic of three of them; `product`: matrix products, the only `unsafe` code.
-//! - `scratch`: buffers that a thread keeps.
+//! - `number`: the two widths, 32 and 64 bits. `scratch`: buffers that a thread keeps.
 //!
 //! ```
 //! use corewire_nn::{Architecture, Network};
@@ -21,11 +21,13 @@ pub mod architecture;
 mod convolution;
 mod layer;
 mod norm;
+mod number;
 mod pool;
 mod product;
 mod scratch;
 
 pub use architecture::{Architecture, Shape, Tensor};
+pub use number::Number;
 
 use layer::{Layer, Statistics};
 use scratch::Scratch;
@@ -86,20 +88,20 @@ impl Network {
     ///
     /// # Panics
     /// Unless parameters and gradient have [`Network::dim`] numbers, and every label has its row of pixels.
-    pub fn loss(
+    pub fn loss<T: Number>(
         &self,
-        parameters: &[f32],
-        pixels: &[f32],
+        parameters: &[T],
+        pixels: &[T],
         labels: &[usize],
         weight: f64,
-        gradient: Option<&mut [f32]>,
+        gradient: Option<&mut [T]>,
     ) -> f64 {
         assert_eq!(parameters.len(), self.dim, "every parameter has a value");
         assert_eq!(pixels.len(), labels.len() * self.input.len(), "every label has its pixels");
         if labels.is_empty() {
             return 0.0;
         }
-        scratch::with(|scratch| {
+        T::with_scratch(|scratch| {
             let mut tape = Vec::new();
             let scores = self.forward(parameters, pixels, &mut Statistics::OfBatch, Some(&mut tape), scratch);
             let (loss, back) = cross_entropy(&scores, labels, self.classes, weight, scratch);
@@ -122,9 +124,9 @@ impl Network {
     }
 
     /// A score for every row and class, with statistics from [`Network::statistics`].
-    pub fn scores(&self, parameters: &[f32], pixels: &[f32], statistics: &[f32]) -> Vec<f32> {
+    pub fn scores<T: Number>(&self, parameters: &[T], pixels: &[T], statistics: &[T]) -> Vec<T> {
         assert_eq!(parameters.len(), self.dim, "every parameter has a value");
-        scratch::with(|scratch| {
+        T::with_scratch(|scratch| {
             let scores = self.forward(parameters, pixels, &mut Statistics::Given(statistics), None, scratch);
             let own = scores.clone();
             scratch.give(scores);
@@ -133,10 +135,10 @@ impl Network {
     }
 
     /// What batch norms see of these rows, as PyTorch keeps it: means, and variances with n - 1. Empty without batch norms.
-    pub fn statistics(&self, parameters: &[f32], pixels: &[f32]) -> Vec<f32> {
-        let mut seen = vec![0.0; self.kept.iter().map(Tensor::len).sum()];
+    pub fn statistics<T: Number>(&self, parameters: &[T], pixels: &[T]) -> Vec<T> {
+        let mut seen = vec![T::default(); self.kept.iter().map(Tensor::len).sum()];
         if !seen.is_empty() && !pixels.is_empty() {
-            scratch::with(|scratch| {
+            T::with_scratch(|scratch| {
                 let scores = self.forward(parameters, pixels, &mut Statistics::Seen(&mut seen), None, scratch);
                 scratch.give(scores);
             });
@@ -144,14 +146,14 @@ impl Network {
         seen
     }
 
-    fn forward(
+    fn forward<T: Number>(
         &self,
-        parameters: &[f32],
-        pixels: &[f32],
-        statistics: &mut Statistics<'_>,
-        tape: Option<&mut Vec<layer::Saved>>,
-        scratch: &mut Scratch,
-    ) -> Vec<f32> {
+        parameters: &[T],
+        pixels: &[T],
+        statistics: &mut Statistics<'_, T>,
+        tape: Option<&mut Vec<layer::Saved<T>>>,
+        scratch: &mut Scratch<T>,
+    ) -> Vec<T> {
         let mut input = scratch.take(pixels.len());
         input.copy_from_slice(pixels);
         let batch = pixels.len() / self.input.len();
@@ -160,22 +162,22 @@ impl Network {
 }
 
 /// The loss, each row times `weight`, and its derivatives by the scores.
-fn cross_entropy(
-    scores: &[f32],
+fn cross_entropy<T: Number>(
+    scores: &[T],
     labels: &[usize],
     classes: usize,
     weight: f64,
-    scratch: &mut Scratch,
-) -> (f64, Vec<f32>) {
+    scratch: &mut Scratch<T>,
+) -> (f64, Vec<T>) {
     let mut back = scratch.take(scores.len());
     let mut loss = 0.0;
     for ((scores, back), &label) in scores.chunks_exact(classes).zip(back.chunks_exact_mut(classes)).zip(labels) {
-        let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let power = |score: &f32| f64::from(score - top).exp();
+        let top = scores.iter().map(|score| score.to_f64()).fold(f64::NEG_INFINITY, f64::max);
+        let power = |score: &T| (score.to_f64() - top).exp();
         let sum: f64 = scores.iter().map(power).sum();
-        loss += f64::from(top) + sum.ln() - f64::from(scores[label]);
+        loss += top + sum.ln() - scores[label].to_f64();
         for (class, (back, score)) in back.iter_mut().zip(scores).enumerate() {
-            *back = (weight * (power(score) / sum - f64::from(u8::from(class == label)))) as f32;
+            *back = T::from_f64(weight * (power(score) / sum - f64::from(u8::from(class == label))));
         }
     }
     (weight * loss, back)

@@ -1,5 +1,6 @@
 //! Group norm and batch norm: numbers to mean 0 and deviation 1, over the channels of a sample or over the rows of a batch.
 
+use crate::Number;
 use crate::layer::Statistics;
 use crate::scratch::Scratch;
 
@@ -26,45 +27,45 @@ pub(crate) struct Norm {
 }
 
 /// What the way back needs: the normalised numbers, and one over the deviation of each set.
-pub(crate) struct Normalised {
-    pub(crate) values: Vec<f32>,
-    inverse: Vec<f32>,
+pub(crate) struct Normalised<T> {
+    pub(crate) values: Vec<T>,
+    inverse: Vec<T>,
 }
 
-impl Normalised {
-    pub(crate) fn give(self, scratch: &mut Scratch) {
+impl<T: Number> Normalised<T> {
+    pub(crate) fn give(self, scratch: &mut Scratch<T>) {
         scratch.give(self.values);
         scratch.give(self.inverse);
     }
 }
 
 /// The sum of what `of` makes of all numbers, in an order that never changes.
-fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f64 {
+fn sum<T: Number>(values: &[T], of: impl Fn(T) -> T) -> f64 {
     let (chunks, tail) = values.as_chunks::<LANES>();
     let mut total = 0.0;
     // Short runs keep 32-bit sums exact enough.
     for run in chunks.chunks(64) {
-        let mut sums = [0.0f32; LANES];
+        let mut sums = [T::default(); LANES];
         for chunk in run {
             sums = std::array::from_fn(|lane| sums[lane] + of(chunk[lane]));
         }
-        total += sums.iter().map(|&sum| f64::from(sum)).sum::<f64>();
+        total += sums.iter().map(|sum| sum.to_f64()).sum::<f64>();
     }
-    total + tail.iter().map(|&value| f64::from(of(value))).sum::<f64>()
+    total + tail.iter().map(|&value| of(value).to_f64()).sum::<f64>()
 }
 
 /// The sum of products.
-fn dot(a: &[f32], b: &[f32]) -> f64 {
+fn dot<T: Number>(a: &[T], b: &[T]) -> f64 {
     let ((a, a_tail), (b, b_tail)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut total = 0.0;
     for (a, b) in a.chunks(64).zip(b.chunks(64)) {
-        let mut sums = [0.0f32; LANES];
+        let mut sums = [T::default(); LANES];
         for (a, b) in a.iter().zip(b) {
             sums = std::array::from_fn(|lane| sums[lane] + a[lane] * b[lane]);
         }
-        total += sums.iter().map(|&sum| f64::from(sum)).sum::<f64>();
+        total += sums.iter().map(|sum| sum.to_f64()).sum::<f64>();
     }
-    total + a_tail.iter().zip(b_tail).map(|(&a, &b)| f64::from(a * b)).sum::<f64>()
+    total + a_tail.iter().zip(b_tail).map(|(&a, &b)| (a * b).to_f64()).sum::<f64>()
 }
 
 impl Norm {
@@ -85,7 +86,7 @@ impl Norm {
     }
 
     /// Mean and variance of every set.
-    fn moments(&self, input: &[f32], batch: usize) -> Vec<(f64, f64)> {
+    fn moments<T: Number>(&self, input: &[T], batch: usize) -> Vec<(f64, f64)> {
         let mut moments = vec![(0.0, 0.0); self.sets(batch)];
         let count = (input.len() / moments.len().max(1)) as f64;
         for (block, values) in input.chunks_exact(self.pixels).enumerate() {
@@ -94,7 +95,7 @@ impl Norm {
         moments.iter_mut().for_each(|moments| moments.0 /= count);
         for (block, values) in input.chunks_exact(self.pixels).enumerate() {
             let moments = &mut moments[self.set_of(block)];
-            let mean = moments.0 as f32;
+            let mean = T::from_f64(moments.0);
             moments.1 += sum(values, |value| (value - mean) * (value - mean));
         }
         moments.iter_mut().for_each(|moments| moments.1 /= count);
@@ -102,37 +103,37 @@ impl Norm {
     }
 
     /// Overwrites the input with what is made of it.
-    pub(crate) fn forward(
+    pub(crate) fn forward<T: Number>(
         &self,
-        scale: &[f32],
-        shift: &[f32],
+        scale: &[T],
+        shift: &[T],
         batch: usize,
-        values: &mut [f32],
-        statistics: &mut Statistics<'_>,
-        scratch: &mut Scratch,
-    ) -> Normalised {
+        values: &mut [T],
+        statistics: &mut Statistics<'_, T>,
+        scratch: &mut Scratch<T>,
+    ) -> Normalised<T> {
         let moments = match (self.together, &mut *statistics) {
             (Together::Batch { kept }, Statistics::Given(given)) => (0..self.channels)
-                .map(|c| (f64::from(given[kept + c]), f64::from(given[kept + self.channels + c])))
+                .map(|c| (given[kept + c].to_f64(), given[kept + self.channels + c].to_f64()))
                 .collect(),
             _ => self.moments(values, batch),
         };
         if let (Together::Batch { kept }, Statistics::Seen(seen)) = (self.together, &mut *statistics) {
             let count = (batch * self.pixels) as f64;
             for (c, (mean, variance)) in moments.iter().enumerate() {
-                seen[kept + c] = *mean as f32;
-                seen[kept + self.channels + c] = (variance * count / (count - 1.0).max(1.0)) as f32;
+                seen[kept + c] = T::from_f64(*mean);
+                seen[kept + self.channels + c] = T::from_f64(variance * count / (count - 1.0).max(1.0));
             }
         }
         let mut inverse = scratch.take(moments.len());
         for (inverse, (_, variance)) in inverse.iter_mut().zip(&moments) {
-            *inverse = (1.0 / (variance + EPSILON).sqrt()) as f32;
+            *inverse = T::from_f64(1.0 / (variance + EPSILON).sqrt());
         }
         let mut normal = scratch.take(values.len());
         let blocks = values.chunks_exact_mut(self.pixels).zip(normal.chunks_exact_mut(self.pixels));
         for (block, (values, normal)) in blocks.enumerate() {
             let (set, channel) = (self.set_of(block), block % self.channels);
-            let (mean, inverse) = (moments[set].0 as f32, inverse[set]);
+            let (mean, inverse) = (T::from_f64(moments[set].0), inverse[set]);
             let (scale, shift) = (scale[channel], shift[channel]);
             for (value, normal) in values.iter_mut().zip(normal) {
                 *normal = (*value - mean) * inverse;
@@ -143,14 +144,14 @@ impl Norm {
     }
 
     /// Overwrites the derivatives by the output with those by the input, and adds those by scale and shift.
-    pub(crate) fn backward(
+    pub(crate) fn backward<T: Number>(
         &self,
-        scale: &[f32],
-        saved: &Normalised,
+        scale: &[T],
+        saved: &Normalised<T>,
         batch: usize,
-        back: &mut [f32],
-        by_scale: &mut [f32],
-        by_shift: &mut [f32],
+        back: &mut [T],
+        by_scale: &mut [T],
+        by_shift: &mut [T],
     ) {
         let mut means = vec![(0.0, 0.0); self.sets(batch)];
         let count = (back.len() / means.len().max(1)) as f64;
@@ -159,20 +160,20 @@ impl Norm {
         {
             let channel = block % self.channels;
             let (plain, moved) = (sum(back, |value| value), dot(back, normal));
-            by_shift[channel] += plain as f32;
-            by_scale[channel] += moved as f32;
+            by_shift[channel] += T::from_f64(plain);
+            by_scale[channel] += T::from_f64(moved);
             let means = &mut means[self.set_of(block)];
-            means.0 += f64::from(scale[channel]) * plain;
-            means.1 += f64::from(scale[channel]) * moved;
+            means.0 += scale[channel].to_f64() * plain;
+            means.1 += scale[channel].to_f64() * moved;
         }
         for (block, (back, normal)) in
             back.chunks_exact_mut(self.pixels).zip(saved.values.chunks_exact(self.pixels)).enumerate()
         {
             let (set, scale) = (self.set_of(block), scale[block % self.channels]);
-            let (plain, moved) = ((means[set].0 / count) as f32, (means[set].1 / count) as f32);
+            let (plain, moved) = (T::from_f64(means[set].0 / count), T::from_f64(means[set].1 / count));
             let inverse = saved.inverse[set];
             for (back, normal) in back.iter_mut().zip(normal) {
-                *back = inverse * (scale * *back - plain - normal * moved);
+                *back = inverse * (scale * *back - plain - *normal * moved);
             }
         }
     }

@@ -44,7 +44,7 @@ fn machines_gradients_average_to_that_of_all_rows_and_batches_to_those_of_machin
     assert!(gap < 1e-11 * norm_squared(&whole), "{gap}");
 }
 
-/// Differences of 32-bit gradients: a Hessian that is symmetric to about a per cent is good for sums over eigenvalues.
+/// Rounding over a step of 1e-9 leaves some six digits.
 #[test]
 fn products_with_the_hessian_are_symmetric_and_do_not_hang_on_the_step() {
     let problem = problem(9, 120, 1);
@@ -59,16 +59,16 @@ fn products_with_the_hessian_are_symmetric_and_do_not_hang_on_the_step() {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let (one, other) = (dot(&v, &hu), dot(&u, &hv));
     let scale = (norm_squared(&hu) * norm_squared(&v)).sqrt();
-    assert!((one - other).abs() < 0.01 * scale, "{one} {other} {scale}");
-    // A tenth of the step. Where a unit changes sides within a step, the difference has a jump of the gradient in it.
-    let step = 2e-5 * norm_squared(&x).sqrt() / norm_squared(&u).sqrt();
+    assert!((one - other).abs() < 1e-5 * scale, "{one} {other} {scale}");
+    // Differences of 32-bit gradients over a step that no unit happens to change sides within.
+    let step = 1e-4 * norm_squared(&x).sqrt() / norm_squared(&u).sqrt();
     let moved = |sign: f64| x.iter().zip(&u).map(|(x, u)| x + sign * step * u).collect::<Vec<f64>>();
     let (mut plus, mut minus) = (vec![0.0; dim], vec![0.0; dim]);
     objective.gradient(&moved(1.0), &mut plus);
     objective.gradient(&moved(-1.0), &mut minus);
     let short: Vec<f64> = plus.iter().zip(&minus).map(|(plus, minus)| (plus - minus) / (2.0 * step)).collect();
     let gap: f64 = short.iter().zip(&hu).map(|(a, b)| (a - b) * (a - b)).sum();
-    assert!(gap < 0.05f64.powi(2) * norm_squared(&hu), "{gap} of {}", norm_squared(&hu));
+    assert!(gap < 0.01f64.powi(2) * norm_squared(&hu), "{gap} of {}", norm_squared(&hu));
 }
 
 /// E f(x - h g~) <= f(x) - (3/4) h |g|^2 but for third derivatives, with h = m/(2 (r_1 + (m + 1) L)): the mean over 200 rounds, on a

@@ -15,9 +15,10 @@ use crate::layout::Layout;
 const TOGETHER: usize = 64;
 /// How far a cut-out may lie from the picture's own place: pictures are padded by so many pixels.
 const PADDING: usize = 4;
-/// The length of a step of the differences that stand for products with the Hessian, relative to x: so short that few units change sides
-/// within it, so long that 32-bit gradients still differ by more than rounding.
-const DIFFERENCE: f64 = 2e-4;
+/// The length of a step of the differences that stand for products with the Hessian, relative to x. A unit that changes sides within a
+/// step adds a jump of the gradient over the step's length, which would drown all curvature: so the step is so short that hardly any unit
+/// does, and gradients are computed in 64 bits for it.
+const DIFFERENCE: f64 = 1e-9;
 
 /// One machine's pictures under a network.
 pub struct Layered {
@@ -111,18 +112,23 @@ impl Objective for Layered {
         widen(&gradient, self.alpha, x, out);
     }
 
-    /// By central differences of the gradient.
+    /// By central differences of the gradient, in 64 bits.
     fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
         let length = vector::norm_squared(v).sqrt();
         if length == 0.0 {
             return out.fill(0.0);
         }
         let step = DIFFERENCE * vector::norm_squared(x).sqrt().max(1.0) / length;
-        let shifted = |sign: f64| x.iter().zip(v).map(|(x, v)| x + sign * step * v).collect::<Vec<f64>>();
-        let mut minus = vec![0.0; out.len()];
-        self.gradient(&shifted(1.0), out);
-        self.gradient(&shifted(-1.0), &mut minus);
-        out.iter_mut().zip(minus).for_each(|(out, minus)| *out = (*out - minus) / (2.0 * step));
+        out.fill(0.0);
+        let len = self.network.input().len();
+        for sign in [1.0, -1.0] {
+            let shifted: Vec<f64> = x.iter().zip(v).map(|(x, v)| x + sign * step * v).collect();
+            for (pixels, labels) in self.pixels.chunks(TOGETHER * len).zip(self.labels.chunks(TOGETHER)) {
+                let pixels: Vec<f64> = pixels.iter().map(|&pixel| f64::from(pixel)).collect();
+                self.network.loss(&shifted, &pixels, labels, sign * self.weight / (2.0 * step), Some(out));
+            }
+        }
+        vector::add_scaled(self.alpha, v, out);
     }
 
     fn strong_convexity(&self) -> f64 {
