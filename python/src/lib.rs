@@ -2,6 +2,7 @@
 //! What torch and scikit-learn need around them is written in Python.
 
 mod linear;
+mod network;
 mod quantiser;
 mod sketch;
 mod wire;
@@ -51,5 +52,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<quantiser::Quantiser>()?;
     module.add_class::<wire::MeanWire>()?;
     module.add_function(wrap_pyfunction!(linear::fit_linear, module)?)?;
+    module.add_function(wrap_pyfunction!(network::network_tensors, module)?)?;
+    module.add_function(wrap_pyfunction!(network::network_gradient, module)?)?;
     Ok(())
 }

@@ -892,7 +892,7 @@ impl Resume {
 pub struct Prepared {
     /// What a method may ask.
     pub facts: Facts,
-    /// x0.
+    /// x0, on machine 0.
     pub start: Vec<f64>,
     /// The method.
     pub info: &'static MethodInfo,
@@ -1017,7 +1017,8 @@ impl<O: Observer> Duty<'_, O> {
         let start = session.start.as_ref().map_or(share.problem.start(), |start| &start[..]);
         let prepared = Prepared {
             facts,
-            start: start.to_vec(),
+            // The others have it in their methods.
+            start: if rank == 0 { start.to_vec() } else { Vec::new() },
             info,
             constants,
             model: share.problem.spec().model,

@@ -115,7 +115,8 @@ impl<T: Real, E: MeanEstimator<T> + ?Sized> MeanEstimator<T> for Box<E> {
     }
 }
 
-/// The driver: brings an estimator's contributions through a collective until the mean is there. `message` is scratch space.
+/// The driver: brings an estimator's contributions through a collective until the mean is there. `message` is scratch space. `mean` grows
+/// to its length once the others have answered, not while they are waited for: machines of one process would all hold theirs.
 pub fn estimate<T: Real>(
     estimator: &mut (impl MeanEstimator<T> + ?Sized),
     round: u64,
@@ -123,7 +124,7 @@ pub fn estimate<T: Real>(
     extra: &mut [f64],
     comm: &mut dyn Collective,
     message: &mut Vec<u8>,
-    mean: &mut [T],
+    mean: &mut Vec<T>,
 ) -> Result<Estimate, RunError> {
     let mut at = Place { round, rank: comm.rank(), machines: comm.size(), stage: 0 };
     loop {
@@ -138,6 +139,7 @@ pub fn estimate<T: Real>(
                 comm.exchange(message, Reduction::Hub(&mut |messages| estimator.combine(at, messages, extras)))?
             }
         };
+        mean.resize(local.len(), T::ZERO);
         match estimator.absorb(at, &reply, extra, mean)? {
             Next::Again => at.stage += 1,
             Next::Done(estimate) => return Ok(estimate),

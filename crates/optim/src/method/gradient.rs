@@ -78,14 +78,13 @@ pub struct GradientMethod<E, A> {
     algorithm: A,
     batch: Option<Batch>,
     gradient: Vec<f64>,
-    mean: Vec<f64>,
 }
 
 impl<E: MeanEstimator, A: Algorithm> GradientMethod<E, A> {
     /// From its two parts.
     pub fn new(estimator: E, algorithm: A) -> Self {
         let dim = algorithm.iterate().len();
-        Self { estimator, algorithm, batch: None, gradient: vec![0.0; dim], mean: vec![0.0; dim] }
+        Self { estimator, algorithm, batch: None, gradient: vec![0.0; dim] }
     }
 
     /// With gradients of mini-batches.
@@ -125,9 +124,11 @@ impl<E: MeanEstimator, A: Algorithm> Method for GradientMethod<E, A> {
         } else {
             &mut []
         };
-        let estimate = context.estimate(&mut self.estimator, round, &self.gradient, extra, &mut self.mean)?;
+        // Not kept from round to round, for the same reason that it grows late.
+        let mut mean = Vec::new();
+        let estimate = context.estimate(&mut self.estimator, round, &self.gradient, extra, &mut mean)?;
         let value = extra.first().copied();
-        self.algorithm.advance(round, &self.mean, &estimate, value, context)
+        self.algorithm.advance(round, &mean, &estimate, value, context)
     }
 
     fn settings(&self) -> Settings {

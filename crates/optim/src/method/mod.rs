@@ -41,7 +41,7 @@ impl Context<'_> {
         round: u64,
         local: &[f64],
         extra: &mut [f64],
-        mean: &mut [f64],
+        mean: &mut Vec<f64>,
     ) -> Result<Estimate, RunError> {
         estimator::estimate(estimator, round, local, extra, self.comm, self.message, mean)
     }
