@@ -3,7 +3,7 @@
 
     experiments/ddp_quality.py --python .venv/bin/python --data mnist:FOLDER --net lenet --epochs 15 > table.md
 
-Each hook's rate is the best of the grid after `--grid-epochs` on rows kept from the training set; the finalists run on the whole test set.
+With `--json FILE` the finalists' results are kept, a line each, for experiments/ddp_plot.py. Each hook's rate is the best of the grid after `--grid-epochs` on rows kept from the training set; the finalists run on the whole test set.
 """
 
 import argparse
@@ -39,6 +39,7 @@ HOOKS = {
 
 
 def train(python, machines, arguments):
+    """The result of process 0; none where training ended with an error."""
     with tempfile.NamedTemporaryFile("r") as result:
         command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={machines}", str(SCRIPT)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
@@ -60,6 +61,7 @@ def main():
     parser.add_argument("--grid-epochs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--json", type=pathlib.Path, help="appends the finalists' results to this file")
     parser.add_argument("--hooks", nargs="+", default=list(HOOKS), choices=list(HOOKS))
     given = parser.parse_args()
     common = ["--net", given.net, "--data", given.data, "--rows", str(given.rows), "--batch", "32"]
@@ -75,10 +77,15 @@ def main():
             )  # fmt: skip
             scores[rate] = tried["accuracy"] if tried else 0.0
         best = max(scores, key=scores.get)
-        runs = [
-            train(given.python, given.machines, [*common, *hook, "--lr", best, "--epochs", str(given.epochs), "--seed", str(seed)])
-            for seed in range(given.seeds)
-        ]
+        final = [*common, *hook, "--lr", best, "--epochs", str(given.epochs), "--history", "2000"]
+        runs = [train(given.python, given.machines, [*final, "--seed", str(seed)]) for seed in range(given.seeds)]
+        runs = [run for run in runs if run]
+        if not runs:
+            print(f"| {name} | {best} | ended with an error | | | |", flush=True)
+            continue
+        if given.json:
+            with given.json.open("a") as file:
+                file.writelines(json.dumps({"name": name, "kept_back": scores, **run}) + "\n" for run in runs)
         accuracies = ", ".join(f"{100 * run['accuracy']:.2f}" for run in runs)
         losses = statistics.mean(run["loss"] for run in runs)
         run = runs[0]

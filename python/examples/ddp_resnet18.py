@@ -147,6 +147,18 @@ def sent_on_interfaces():
     return sum(int(counter.read_text()) for counter in counters)
 
 
+@torch.no_grad()
+def accuracy(net, images, labels):
+    """The share of images that the network gets right; each process looks at its part of them."""
+    rank, machines = dist.get_rank(), dist.get_world_size()
+    net.eval()
+    parts = zip(images[rank::machines].split(250), labels[rank::machines].split(250))
+    right = torch.tensor(sum((net(x).argmax(1) == y).sum().item() for x, y in parts))
+    net.train()
+    dist.all_reduce(right)
+    return right.item() / len(images)
+
+
 def silent_hook(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Sends nothing: what a step takes without its exchange."""
     future = torch.futures.Future()
@@ -174,6 +186,7 @@ def main():
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0, help="threads per process; 0 shares the cores")
+    parser.add_argument("--history", type=int, default=0, help="scores so many test rows after every epoch")
     parser.add_argument("--json", help="appends the result to this file")
     arguments = parser.parse_args()
 
@@ -205,7 +218,7 @@ def main():
     flips = arguments.data.startswith("images")
     counts = state.stats if isinstance(state, CoreState) else state
     counted = lambda: getattr(counts, "sent_bytes", 0)  # noqa: E731
-    loss_sum = 0.0
+    loss_sum, history = 0.0, []
     for step in range(steps):
         if step == arguments.warm_up:
             dist.barrier()
@@ -221,25 +234,29 @@ def main():
         optimizer.step()
         schedule.step()
         loss_sum += loss.item()
+        if arguments.history and (step + 1) % per_epoch == 0:
+            every = max(1, len(test_images) // arguments.history)
+            score = accuracy(net, scaled(test_images[::every]), test_labels[::every])
+            sent = counted() - counted_before or (sent_on_interfaces() - before) / machines
+            history.append({"loss": loss_sum / per_epoch, "accuracy": score, "sent_bytes": sent})
     dist.barrier()
     seconds, passed = time.perf_counter() - begun, sent_on_interfaces() - before
-    net.eval()
-    with torch.no_grad():
-        parts = zip(test_images.split(500), test_labels.split(500))
-        right = sum((net(scaled(x)).argmax(1) == y).sum().item() for x, y in parts)
+    score = accuracy(net, scaled(test_images), test_labels)
     if rank == 0:
         parameters = sum(parameter.numel() for parameter in net.parameters())
         dense, measured = 8 * (machines - 1) / machines * parameters, steps - arguments.warm_up
         result = {
             "hook": arguments.hook, "net": arguments.net, "machines": machines, "parameters": parameters, "steps": steps,
             "lr": arguments.lr, "seed": arguments.seed, "loss": loss_sum / (1 + (steps - 1) % per_epoch),
-            "accuracy": right / len(test_images), "seconds_per_step": seconds / measured, "interface_bytes_per_step": passed / measured,
+            "accuracy": score, "seconds_per_step": seconds / measured, "interface_bytes_per_step": passed / measured,
             "counted_bytes_per_step": (counted() - counted_before) / measured, "dense_bytes_per_step": dense,
         }  # fmt: skip
         if isinstance(state, CoreState):
             result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats.scalars()}
         if arguments.hook in CODES:
             result |= {"ratio": arguments.ratio, "on": arguments.on}
+        if history:
+            result["history"] = history
         if arguments.hook == "powersgd":
             result["rank"] = arguments.rank
         print(json.dumps(result), flush=True)
