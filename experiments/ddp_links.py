@@ -5,7 +5,8 @@
 
 Each process runs in a network namespace of its own, joined by a bridge; the bandwidth is shaped where a namespace sends (tc, tbf). Bytes
 are those of the namespace's interface, headers and acknowledgements included, without those of a step whose hook sends nothing (batch
-norm's buffers, which torch sends in any case). The exchange's time is that of a step less that of such a step. Needs root, iproute2 and the Python package with torch.
+norm's buffers, which torch sends in any case). The exchange's time is that of a step less that of such a step. Where plain DDP is not
+among `--hooks`, bytes are compared to a ring all-reduce's without headers. Needs root, iproute2 and the Python package with torch.
 """
 
 import argparse
@@ -87,6 +88,8 @@ def main():
     parser.add_argument("--machines", type=int, default=2)
     parser.add_argument("--mbit", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--warm-up", type=int, default=3, help="steps before these, which are not measured")
+    parser.add_argument("--hooks", nargs="+", default=list(HOOKS)[1:], choices=list(HOOKS)[1:])
     parser.add_argument("arguments", nargs="*")
     given = parser.parse_args()
     print("| Mbit/s | hook | s per step | s of the exchange | MB at the interface, per step | MB counted by the hook | fewer than plain |")
@@ -95,15 +98,16 @@ def main():
         links = Links(given.machines, mbit)
         try:
             still = plain = None
-            for name in HOOKS:
-                result = links.train(given.python, [*HOOKS[name], "--steps", str(given.steps + 3), "--warm-up", "3", *given.arguments])
+            steps = ["--steps", str(given.steps + given.warm_up), "--warm-up", str(given.warm_up)]
+            for name in ["silent", *given.hooks]:
+                result = links.train(given.python, [*HOOKS[name], *steps, *given.arguments])
                 seconds, passed = result["seconds_per_step"], result["interface_bytes_per_step"] / 1e6
                 if name == "silent":
                     still = seconds, passed
                     print(f"| {mbit} | nothing sent | {seconds:.3f} | | | | |", flush=True)
                     continue
                 exchange, passed = seconds - still[0], passed - still[1]
-                plain = passed if name == "none" else plain
+                plain = passed if name == "none" else plain or result["dense_bytes_per_step"] / 1e6
                 counted = f"{result['counted_bytes_per_step'] / 1e6:.4f}" if result["counted_bytes_per_step"] else ""
                 print(f"| {mbit} | {name} | {seconds:.3f} | {exchange:.3f} | {passed:.4f} | {counted} | {plain / passed:.0f} |", flush=True)
         finally:
