@@ -74,118 +74,120 @@ impl Dithers<'_> {
 }
 
 impl Code {
-    /// Appends the code of some scalars, the first of which is number `first` of all.
-    fn write(self, stream: Dithers<'_>, first: usize, scalars: &[f32], step: f64) -> Vec<u8> {
-        let pieces = scalars.par_chunks(PIECE).enumerate().map(|(index, piece)| {
-            let start = first + index * PIECE;
-            let drawn = || stream.of(&(start..start + piece.len()));
-            let mut body = Vec::new();
-            match self {
-                Code::Entropy => {
-                    let dithers = drawn();
-                    let integers: Vec<i32> =
-                        piece.iter().zip(&dithers).map(|(&s, &dither)| quantise(s.into(), step, dither)).collect();
-                    encode_many(&integers, &dithers, &mut body);
-                }
-                Code::FourBits => {
-                    let largest = piece.iter().fold(0.0f32, |largest, s| largest.max(s.abs()));
-                    let step = (step as f32).max(largest / MOST as f32);
-                    body.extend_from_slice(&step.to_le_bytes());
-                    let nibble = |(&s, &dither): (&f32, &Dither)| quantise(s.into(), step.into(), dither) as u8 & 15;
-                    let nibbles: Vec<u8> = piece.iter().zip(&drawn()).map(nibble).collect();
-                    body.extend(nibbles.chunks(2).map(|pair| pair[0] | pair.get(1).copied().unwrap_or(0) << 4));
-                }
-                Code::OneBit => {
-                    let (mut turned, mut left) = (Vec::new(), piece);
-                    for rotation in stream.rotations(piece.len()) {
-                        let (block, rest) = left.split_at(rotation.dim());
-                        let done = turned.len();
-                        turned.resize(done + rotation.len(), 0.0);
-                        rotation.project(stream.round, block, &mut turned[done..]);
-                        // Rows of length 1, so that one scale fits all blocks.
-                        let length = (rotation.len() as f32).sqrt();
-                        turned[done..].iter_mut().for_each(|scalar| *scalar /= length);
-                        left = rest;
-                    }
-                    let squares: f64 = turned.iter().map(|&s| f64::from(s) * f64::from(s)).sum();
-                    let lengths: f64 = turned.iter().map(|&s| f64::from(s).abs()).sum();
-                    let scale = if lengths > 0.0 { (squares / lengths) as f32 } else { 0.0 };
-                    body.extend_from_slice(&scale.to_le_bytes());
-                    let byte = |eight: &[f32]| {
-                        (0..8).fold(0, |byte, k| byte | u8::from(eight.get(k).is_some_and(|&s| s < 0.0)) << k)
-                    };
-                    body.extend(turned.chunks(8).map(byte));
-                }
+    /// The code of a piece's scalars, the first of which is number `start` of all.
+    fn write(self, stream: Dithers<'_>, start: usize, piece: &[f32], step: f64) -> Vec<u8> {
+        let drawn = || stream.of(&(start..start + piece.len()));
+        let mut body = Vec::new();
+        match self {
+            Code::Entropy => {
+                let dithers = drawn();
+                let integers: Vec<i32> =
+                    piece.iter().zip(&dithers).map(|(&s, &dither)| quantise(s.into(), step, dither)).collect();
+                encode_many(&integers, &dithers, &mut body);
             }
-            body
-        });
-        let mut message = Vec::new();
-        for body in pieces.collect::<Vec<_>>() {
-            message.extend_from_slice(&(body.len() as u32).to_le_bytes());
-            message.extend_from_slice(&body);
+            Code::FourBits => {
+                let largest = piece.iter().fold(0.0f32, |largest, s| largest.max(s.abs()));
+                let step = (step as f32).max(largest / MOST as f32);
+                body.extend_from_slice(&step.to_le_bytes());
+                let nibble = |(&s, &dither): (&f32, &Dither)| quantise(s.into(), step.into(), dither) as u8 & 15;
+                let nibbles: Vec<u8> = piece.iter().zip(&drawn()).map(nibble).collect();
+                body.extend(nibbles.chunks(2).map(|pair| pair[0] | pair.get(1).copied().unwrap_or(0) << 4));
+            }
+            Code::OneBit => {
+                let (mut turned, mut left) = (Vec::new(), piece);
+                for rotation in stream.rotations(piece.len()) {
+                    let (block, rest) = left.split_at(rotation.dim());
+                    let done = turned.len();
+                    turned.resize(done + rotation.len(), 0.0);
+                    rotation.project(stream.round, block, &mut turned[done..]);
+                    // Rows of length 1, so that one scale fits all blocks.
+                    let length = (rotation.len() as f32).sqrt();
+                    turned[done..].iter_mut().for_each(|scalar| *scalar /= length);
+                    left = rest;
+                }
+                let squares: f64 = turned.iter().map(|&s| f64::from(s) * f64::from(s)).sum();
+                let lengths: f64 = turned.iter().map(|&s| f64::from(s).abs()).sum();
+                let scale = if lengths > 0.0 { (squares / lengths) as f32 } else { 0.0 };
+                body.extend_from_slice(&scale.to_le_bytes());
+                let byte = |eight: &[f32]| {
+                    (0..8).fold(0, |byte, k| byte | u8::from(eight.get(k).is_some_and(|&s| s < 0.0)) << k)
+                };
+                body.extend(turned.chunks(8).map(byte));
+            }
         }
-        message
+        body
     }
 
-    /// Adds what a message stands for to `sums`, the first of which is number `first` of all.
-    fn add(self, stream: Dithers<'_>, first: usize, message: &[u8], step: f64, sums: &mut [f64]) -> Result<(), String> {
-        let (mut rest, mut bodies) = (message, Vec::new());
-        while let Some((length, after)) = rest.split_first_chunk::<4>() {
-            let length = u32::from_le_bytes(*length) as usize;
-            let (body, after) = after.split_at_checked(length).ok_or("it ends too early")?;
-            bodies.push(body);
-            rest = after;
-        }
-        if !rest.is_empty() || bodies.len() != sums.len().div_ceil(PIECE) {
-            return Err(format!("it has {} pieces where {} are due", bodies.len(), sums.len().div_ceil(PIECE)));
-        }
-        sums.par_chunks_mut(PIECE).zip(bodies).enumerate().try_for_each(|(index, (sums, body))| {
-            let start = first + index * PIECE;
-            let range = start..start + sums.len();
-            let drawn = || stream.of(&range);
-            match self {
-                Code::Entropy => {
-                    let dithers = drawn();
-                    let mut integers = vec![0; sums.len()];
-                    let decoded = decode_many(body, &dithers, &mut integers);
-                    decoded.map_err(|error| error.to_string())?;
-                    for ((sum, integer), dither) in sums.iter_mut().zip(integers).zip(dithers) {
-                        *sum += dequantise(integer, step, dither);
-                    }
-                }
-                Code::FourBits => {
-                    let (step, nibbles) = body.split_first_chunk::<4>().ok_or("a piece without a step")?;
-                    let step = f64::from(f32::from_le_bytes(*step));
-                    if nibbles.len() != sums.len().div_ceil(2) || !step.is_finite() {
-                        return Err("a piece of the wrong length".to_owned());
-                    }
-                    for (at, (sum, dither)) in sums.iter_mut().zip(drawn()).enumerate() {
-                        let nibble = nibbles[at / 2] >> (4 * (at % 2)) & 15;
-                        *sum += dequantise(i32::from((nibble << 4) as i8 >> 4), step, dither);
-                    }
-                }
-                Code::OneBit => {
-                    let (scale, signs) = body.split_first_chunk::<4>().ok_or("a piece without a scale")?;
-                    let scale = f64::from(f32::from_le_bytes(*scale));
-                    let rotations = stream.rotations(sums.len());
-                    let count: usize = rotations.iter().map(Sketch::len).sum();
-                    if signs.len() != count.div_ceil(8) || !scale.is_finite() {
-                        return Err("a piece of the wrong length".to_owned());
-                    }
-                    let sign = |at: usize| if signs[at / 8] >> (at % 8) & 1 == 0 { scale } else { -scale };
-                    let (mut turned, mut left) = ((0..count).map(sign), &mut sums[..]);
-                    for rotation in rotations {
-                        let (block, rest) = left.split_at_mut(rotation.dim());
-                        let length = (rotation.len() as f64).sqrt();
-                        let scalars: Vec<f64> = turned.by_ref().take(rotation.len()).map(|s| s * length).collect();
-                        rotation.reconstruct_add(stream.round, &scalars, 1.0, block);
-                        left = rest;
-                    }
+    /// Adds what a piece's code stands for to `sums`, the first of which is number `start` of all.
+    fn add(self, stream: Dithers<'_>, start: usize, body: &[u8], step: f64, sums: &mut [f64]) -> Result<(), String> {
+        let drawn = || stream.of(&(start..start + sums.len()));
+        match self {
+            Code::Entropy => {
+                let dithers = drawn();
+                let mut integers = vec![0; sums.len()];
+                decode_many(body, &dithers, &mut integers).map_err(|error| error.to_string())?;
+                for ((sum, integer), dither) in sums.iter_mut().zip(integers).zip(dithers) {
+                    *sum += dequantise(integer, step, dither);
                 }
             }
-            Ok(())
-        })
+            Code::FourBits => {
+                let (step, nibbles) = body.split_first_chunk::<4>().ok_or("a piece without a step")?;
+                let step = f64::from(f32::from_le_bytes(*step));
+                if nibbles.len() != sums.len().div_ceil(2) || !step.is_finite() {
+                    return Err("a piece of the wrong length".to_owned());
+                }
+                let dithers = drawn();
+                for (at, (sum, dither)) in sums.iter_mut().zip(dithers).enumerate() {
+                    let nibble = nibbles[at / 2] >> (4 * (at % 2)) & 15;
+                    *sum += dequantise(i32::from((nibble << 4) as i8 >> 4), step, dither);
+                }
+            }
+            Code::OneBit => {
+                let (scale, signs) = body.split_first_chunk::<4>().ok_or("a piece without a scale")?;
+                let scale = f64::from(f32::from_le_bytes(*scale));
+                let rotations = stream.rotations(sums.len());
+                let count: usize = rotations.iter().map(Sketch::len).sum();
+                if signs.len() != count.div_ceil(8) || !scale.is_finite() {
+                    return Err("a piece of the wrong length".to_owned());
+                }
+                let sign = |at: usize| if signs[at / 8] >> (at % 8) & 1 == 0 { scale } else { -scale };
+                let (mut turned, mut left) = ((0..count).map(sign), &mut sums[..]);
+                for rotation in rotations {
+                    let (block, rest) = left.split_at_mut(rotation.dim());
+                    let length = (rotation.len() as f64).sqrt();
+                    let scalars: Vec<f64> = turned.by_ref().take(rotation.len()).map(|s| s * length).collect();
+                    rotation.reconstruct_add(stream.round, &scalars, 1.0, block);
+                    left = rest;
+                }
+            }
+        }
+        Ok(())
     }
+}
+
+/// Pieces of a message, each after its length.
+fn framed(bodies: &[Vec<u8>]) -> Vec<u8> {
+    bodies.iter().flat_map(|body| [&(body.len() as u32).to_le_bytes()[..], body].concat()).collect()
+}
+
+/// The pieces of a message for so many scalars.
+fn unframed(message: &[u8], scalars: usize) -> Result<Vec<&[u8]>, String> {
+    let (mut rest, mut bodies) = (message, Vec::new());
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let length = u32::from_le_bytes(*length) as usize;
+        let (body, after) = after.split_at_checked(length).ok_or("it ends too early")?;
+        bodies.push(body);
+        rest = after;
+    }
+    if !rest.is_empty() || bodies.len() != scalars.div_ceil(PIECE) {
+        return Err(format!("it has {} pieces where {} are due", bodies.len(), scalars.div_ceil(PIECE)));
+    }
+    Ok(bodies)
+}
+
+/// The pieces of a shard, in its order.
+fn pieces(shard: Range<usize>) -> Vec<Range<usize>> {
+    shard.clone().step_by(PIECE).map(|start| start..shard.end.min(start + PIECE)).collect()
 }
 
 impl MeanWire {
@@ -199,6 +201,17 @@ impl MeanWire {
         Dithers { randomness: &self.randomness, purpose, round, row: row as u32 }
     }
 
+    /// The pieces of every machine's message, whose scalars are so many.
+    fn unframed<'m>(
+        &self,
+        messages: &'m [Vec<u8>],
+        scalars: impl Fn(usize) -> usize,
+    ) -> Result<Vec<Vec<&'m [u8]>>, Unreadable> {
+        let one =
+            |(sender, message): (usize, &'m Vec<u8>)| unframed(message, scalars(sender)).map_err(|what| (sender, what));
+        messages.iter().enumerate().map(one).collect()
+    }
+
     fn check_machine(&self, name: &str, machine: usize) -> PyResult<()> {
         if machine < self.machines {
             return Ok(());
@@ -207,8 +220,16 @@ impl MeanWire {
     }
 }
 
-fn refused(sender: usize) -> impl Fn(String) -> PyErr {
-    move |what| PyValueError::new_err(format!("the message of machine {sender} cannot be read: {what}"))
+/// A machine whose message cannot be read, and why.
+type Unreadable = (usize, String);
+
+fn refused((sender, what): Unreadable) -> PyErr {
+    PyValueError::new_err(format!("the message of machine {sender} cannot be read: {what}"))
+}
+
+/// One after the other: the scale that follows from it must have the same bits everywhere.
+fn mean_square(numbers: &[f32]) -> f64 {
+    numbers.iter().map(|&p| f64::from(p) * f64::from(p)).sum::<f64>() / numbers.len() as f64
 }
 
 #[pymethods]
@@ -241,11 +262,9 @@ impl MeanWire {
         expect_length("scalars", scalars.len(), self.scalars)?;
         let dithers = self.dithers(Purpose::Dither, round, rank);
         let messages: Vec<Vec<u8>> = py.detach(|| {
-            let shard = |machine| {
-                let range = self.shard(machine);
-                self.code.write(dithers, range.start, &scalars[range], step)
-            };
-            (0..self.machines).map(shard).collect()
+            let written = |piece: Range<usize>| self.code.write(dithers, piece.start, &scalars[piece], step);
+            let bodies = |shard| pieces(shard).into_par_iter().map(written).collect::<Vec<_>>();
+            (0..self.machines).map(|machine| framed(&bodies(self.shard(machine)))).collect()
         });
         Ok(messages.iter().map(|message| PyBytes::new(py, message)).collect())
     }
@@ -262,17 +281,23 @@ impl MeanWire {
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.check_machine("rank", rank)?;
         expect_length("messages", messages.len(), self.machines)?;
-        let range = self.shard(rank);
+        let shard = self.shard(rank);
         let message = py.detach(|| {
-            let mut sums = vec![0.0; range.len()];
-            for (sender, message) in messages.iter().enumerate() {
-                let dithers = self.dithers(Purpose::Dither, round, sender);
-                self.code.add(dithers, range.start, message, step, &mut sums).map_err(refused(sender))?;
-            }
-            let means: Vec<f32> = sums.iter().map(|sum| (sum / self.machines as f64) as f32).collect();
-            let dithers = self.dithers(Purpose::DownlinkDither, round, 0);
-            Ok::<_, PyErr>(self.code.write(dithers, range.start, &means, step_down))
-        })?;
+            let bodies = self.unframed(&messages, |_| shard.len())?;
+            let down = self.dithers(Purpose::DownlinkDither, round, 0);
+            let replies = pieces(shard).into_par_iter().enumerate().map(|(index, piece)| {
+                let mut sums = vec![0.0; piece.len()];
+                for (sender, bodies) in bodies.iter().enumerate() {
+                    let up = self.dithers(Purpose::Dither, round, sender);
+                    let added = self.code.add(up, piece.start, bodies[index], step, &mut sums);
+                    added.map_err(|what| (sender, what))?;
+                }
+                let means: Vec<f32> = sums.iter().map(|sum| (sum / self.machines as f64) as f32).collect();
+                Ok(self.code.write(down, piece.start, &means, step_down))
+            });
+            Ok(framed(&replies.collect::<Result<Vec<_>, _>>()?))
+        });
+        let message = message.map_err(refused)?;
         Ok(PyBytes::new(py, &message))
     }
 
@@ -288,17 +313,26 @@ impl MeanWire {
         expect_length("messages", messages.len(), self.machines)?;
         let out = contiguous_mut("out", &mut out)?;
         expect_length("out", out.len(), self.scalars)?;
-        py.detach(|| {
-            for (hub, message) in messages.iter().enumerate() {
-                let range = self.shard(hub);
-                let mut means = vec![0.0; range.len()];
-                let dithers = self.dithers(Purpose::DownlinkDither, round, 0);
-                self.code.add(dithers, range.start, message, step_down, &mut means).map_err(refused(hub))?;
-                out[range].iter_mut().zip(means).for_each(|(out, mean)| *out = mean as f32);
+        let joined = py.detach(|| {
+            let bodies = self.unframed(&messages, |hub| self.shard(hub).len())?;
+            let down = self.dithers(Purpose::DownlinkDither, round, 0);
+            let (mut rest, mut work) = (&mut *out, Vec::new());
+            for (hub, bodies) in bodies.into_iter().enumerate() {
+                for (piece, body) in pieces(self.shard(hub)).into_iter().zip(bodies) {
+                    let (means, after) = rest.split_at_mut(piece.len());
+                    work.push((hub, piece.start, body, means));
+                    rest = after;
+                }
             }
-            // One after the other: the scale that follows from it must have the same bits everywhere.
-            Ok(out.iter().map(|&p| f64::from(p) * f64::from(p)).sum::<f64>() / out.len() as f64)
-        })
+            work.into_par_iter().try_for_each(|(hub, start, body, out)| {
+                let mut means = vec![0.0; out.len()];
+                self.code.add(down, start, body, step_down, &mut means).map_err(|what| (hub, what))?;
+                out.iter_mut().zip(means).for_each(|(out, mean)| *out = mean as f32);
+                Ok(())
+            })?;
+            Ok(mean_square(out))
+        });
+        joined.map_err(refused)
     }
 
     /// This machine's integers for a sum that somebody else adds up. A scalar beyond 127 steps is refused: a byte cannot hold it.
@@ -354,7 +388,7 @@ impl MeanWire {
                     *out = ((f64::from(sum) - dither) * unit) as f32;
                 }
             });
-            Ok(out.iter().map(|&p| f64::from(p) * f64::from(p)).sum::<f64>() / out.len() as f64)
-        })
+        });
+        Ok(mean_square(out))
     }
 }
