@@ -47,6 +47,18 @@ def fit_linear(
     rounds: int,
 ) -> tuple[NDArray[np.float64], dict[str, object]]: ...
 
+def fold_momentum(
+    bucket: NDArray[np.float32],
+    places: list[tuple[int, int, int]],
+    momentum: NDArray[np.float32],
+    beta: float,
+    scale: float,
+    out: NDArray[np.float32],
+) -> bool: ...
+def fill_bucket(
+    vector: NDArray[np.float32], places: list[tuple[int, int, int]], bucket: NDArray[np.float32]
+) -> None: ...
+
 class MeanWire:
     """The code of scalars between machines that average through a sharded hub."""
 

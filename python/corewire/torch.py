@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from corewire._native import MeanWire, Sketch
+from corewire._native import MeanWire, Sketch, fill_bucket, fold_momentum
 
 __all__ = ["CoreState", "Stats", "all_reduce_mean", "core_hook"]
 
@@ -35,6 +35,10 @@ WIRES = ("q", "4bit", "1bit", "int8", "float32")
 KEEP_SECOND, FIRST_SECONDS, EVERY_SECOND, FLOOR = 0.98, 5, 20, 1e-3
 # How much of the scale is kept from step to step.
 KEEP = 0.7
+
+# Gradients, and where they are: a parameter's offset in the model, its start in the bucket, and its count.
+Place = tuple[int, int, int]
+Bucket = tuple[torch.Tensor, list[Place]]
 
 
 @dataclasses.dataclass
@@ -132,7 +136,7 @@ class CoreState:
         self._scale_squared = 0.0
         self._wires: dict[int, MeanWire] = {}
         self._moments: Optional[_Moments] = None
-        self._pending: list[tuple[torch.Tensor, list[tuple[int, int, int]], torch.futures.Future]] = []
+        self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
         self._refuse_momentum()
 
     def _lay_out(self) -> None:
@@ -226,18 +230,16 @@ class CoreState:
     def _finish(self) -> None:
         pending, self._pending = self._pending, []
         try:
-            self._frame.zero_()
-            for buffer, places, _ in pending:
-                for offset, start, count in places:
-                    self._frame[offset : offset + count].copy_(buffer[start : start + count])
             width = max(buffer.element_size() for buffer, _, _ in pending)
-            finite = self._average(self._frame, width)
+            estimate = self._average([(buffer, places) for buffer, places, _ in pending], width)
             for buffer, places, _ in pending:
-                for offset, start, count in places:
-                    if finite:
-                        buffer[start : start + count].copy_(self._frame[offset : offset + count])
-                    else:
-                        buffer[start : start + count].fill_(math.nan)
+                if estimate is None:
+                    buffer.fill_(math.nan)
+                elif buffer.dtype == torch.float32 and buffer.device.type == "cpu":
+                    fill_bucket(estimate.numpy(), places, buffer.numpy())
+                else:
+                    for offset, start, count in places:
+                        buffer[start : start + count].copy_(estimate[offset : offset + count])
         except BaseException as error:
             for _, _, future in pending:
                 if isinstance(error, Exception):
@@ -246,43 +248,64 @@ class CoreState:
         for buffer, _, future in pending:
             future.set_result(buffer)
 
-    def _average(self, frame: torch.Tensor, width: int) -> bool:
-        """Overwrites the local gradient in `frame` with the common estimate of the mean momentum. False where a gradient is not finite and
-        a GradScaler is there to skip the step."""
+    def _average(self, buckets: list[Bucket], width: int) -> Optional[torch.Tensor]:
+        """The common estimate of the mean momentum, from the local gradients. None where one is not finite and a GradScaler is there to
+        skip the step."""
         clock, group = _Clock(self.stats), self.process_group
-        machines = dist.get_world_size(group) if dist.is_initialized() else 1
+        machines = self._machines()
         rank = dist.get_rank(group) if dist.is_initialized() else 0
         scale = self.scaler.get_scale() if self.scaler is not None else 1.0
-        finite = bool(torch.isfinite(frame.sum()))
-        guilty = self._not_finite(finite, rank, machines)
+        share = 1.0 if self._moments is None else 1 - self.beta
+        guilty = self._not_finite(self._fold(buckets, share / scale), rank, machines)
         if guilty:
             if self.scaler is None:
                 raise FloatingPointError(f"the gradient of process {guilty[0]} is not finite at step {self.step}")
-            return False
-        if self._moments is None:
-            self._momentum.mul_(self.beta).add_(frame, alpha=1 / scale)
-            frame.copy_(self._momentum)
-        else:
-            self._momentum.mul_(self.beta).add_(frame, alpha=(1 - self.beta) / scale)
-            self.stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, group)
-            torch.mul(self._momentum, self._moments.inverse_root, out=frame)
-            frame.div_(1 - self.beta ** (self.step + 1))
+            return None
+        # The old momentum's place is free from here on.
+        self._momentum, self._frame = self._frame, self._momentum
+        vector = self._momentum if self._moments is None else self._whitened(buckets, scale, machines)
         clock.add("sketch_seconds")
         if machines > 1:
             self.stats.dense_bytes += _ring_bytes(self._size * width, machines)
-            if self.step < self.dense_steps:
-                self._exact_mean(frame, machines)
-                clock.add("wire_seconds")
-            else:
-                if self._sketched < self._size:
-                    self._exact_mean(frame[self._sketched :], machines)
-                if self._sketch is not None:
-                    self._sketched_mean(frame[: self._sketched], rank, machines, clock)
+            vector = self._mean(vector, rank, machines, clock)
         if scale != 1.0:
-            frame.mul_(scale)
+            vector = torch.mul(vector, scale, out=self._frame)
         self.step += 1
         self.stats.steps += 1
-        return True
+        return vector
+
+    def _fold(self, buckets: list[Bucket], scale: float) -> bool:
+        """Writes the next momentum into the frame, and says whether all gradients are finite."""
+        if sum(count for _, places in buckets for _, _, count in places) < self._size:
+            # DDP was told to leave some parameters out.
+            torch.mul(self._momentum, self.beta, out=self._frame)
+        momentum, frame = self._momentum.numpy(), self._frame.numpy()
+        return all(
+            [
+                fold_momentum(buffer.to("cpu", torch.float32).numpy(), places, momentum, self.beta, scale, frame)
+                for buffer, places in buckets
+            ]
+        )
+
+    def _whitened(self, buckets: list[Bucket], scale: float, machines: int) -> torch.Tensor:
+        """The momentum over the root of the second moments, after these have taken the gradients in."""
+        frame = self._frame.zero_()
+        for buffer, places in buckets:
+            for offset, start, count in places:
+                frame[offset : offset + count].copy_(buffer[start : start + count])
+        self.stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, self.process_group)
+        torch.mul(self._momentum, self._moments.inverse_root, out=frame)
+        return frame.div_(1 - self.beta ** (self.step + 1))
+
+    def _mean(self, vector: torch.Tensor, rank: int, machines: int, clock: _Clock) -> torch.Tensor:
+        """The mean of all processes' vectors, which overwrites the frame."""
+        exact = 0 if self.step < self.dense_steps else self._sketched
+        if exact < self._size:
+            self._exact_mean(self._frame[exact:].copy_(vector[exact:]), machines)
+            clock.add("wire_seconds")
+        if exact:
+            self._sketched_mean(vector[:exact], self._frame[:exact], rank, machines, clock)
+        return self._frame
 
     def _not_finite(self, finite: bool, rank: int, machines: int) -> list[int]:
         """The processes whose gradients are not finite: all processes know all of them."""
@@ -299,7 +322,7 @@ class CoreState:
         numbers.div_(machines)
         self.stats.sent_bytes += _ring_bytes(4 * numbers.numel(), machines)
 
-    def _sketched_mean(self, vector: torch.Tensor, rank: int, machines: int, clock: _Clock) -> None:
+    def _sketched_mean(self, vector: torch.Tensor, out: torch.Tensor, rank: int, machines: int, clock: _Clock) -> None:
         scalars = self._scalars
         self._sketch.project(self.step, vector.numpy(), scalars.numpy())
         clock.add("sketch_seconds")
@@ -308,7 +331,7 @@ class CoreState:
         else:
             self._quantised_mean(scalars, rank, machines)
         clock.add("wire_seconds")
-        self._sketch.reconstruct(self.step, scalars.numpy(), vector.numpy())
+        self._sketch.reconstruct(self.step, scalars.numpy(), out.numpy())
         clock.add("reconstruct_seconds")
 
     def _quantised_mean(self, scalars: torch.Tensor, rank: int, machines: int) -> None:
@@ -536,11 +559,8 @@ def all_reduce_mean(tensor: torch.Tensor, state: CoreState) -> torch.Tensor:
     """
     if tensor.numel() != state._size:
         raise ValueError(f"tensor: {tensor.numel()} numbers, and the state was made for {state._size}")
-    frame = state._frame
-    frame.copy_(tensor.reshape(-1))
-    if not state._average(frame, tensor.element_size()):
-        frame.fill_(math.nan)
-    return tensor.copy_(frame.view(tensor.shape))
+    estimate = state._average([(tensor.reshape(-1), [(0, 0, tensor.numel())])], tensor.element_size())
+    return tensor.fill_(math.nan) if estimate is None else tensor.copy_(estimate.view(tensor.shape))
 
 
 def _ring_bytes(count: int, machines: int) -> int:

@@ -1,6 +1,7 @@
 //! The native half of the Python package: sketches, codes and the mean of scalars, on numpy arrays and without the interpreter lock.
 //! What torch and scikit-learn need around them is written in Python.
 
+mod buckets;
 mod linear;
 mod network;
 mod quantiser;
@@ -54,5 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(linear::fit_linear, module)?)?;
     module.add_function(wrap_pyfunction!(network::network_tensors, module)?)?;
     module.add_function(wrap_pyfunction!(network::network_gradient, module)?)?;
+    module.add_function(wrap_pyfunction!(buckets::fold_momentum, module)?)?;
+    module.add_function(wrap_pyfunction!(buckets::fill_bucket, module)?)?;
     Ok(())
 }

@@ -8,7 +8,7 @@ import corewire
 import numpy as np
 import pytest
 from corewire import Quantiser, Sketch
-from corewire._native import MeanWire
+from corewire._native import MeanWire, fill_bucket, fold_momentum
 
 ANSWERS = pathlib.Path(__file__).parents[2] / "crates" / "sketch" / "known-answers.txt"
 
@@ -45,7 +45,7 @@ def test_the_bits_are_those_of_the_known_answers(kind):
 
 
 def test_examples_in_the_docstrings_run():
-    for thing in (Sketch, Quantiser):
+    for thing in (Sketch, Quantiser, fold_momentum):
         examples = doctest.DocTestParser().get_doctest(thing.__doc__, {}, thing.__name__, None, 0)
         assert examples.examples
         assert doctest.DocTestRunner().run(examples).failed == 0
@@ -159,3 +159,46 @@ def test_sums_of_bytes_give_the_mean():
 
 def test_there_is_a_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+", corewire.__version__)
+
+
+def test_gradients_enter_the_momentum_from_where_they_lie_and_the_estimate_goes_back():
+    random = np.random.default_rng(1)
+    # Longer than a thread's piece, in another order than the model's, with a gap in the bucket.
+    sizes = [5, 150_000, 1, 70_000]
+    offsets = np.cumsum([0, *sizes])
+    starts = [offsets[4] - offsets[k + 1] + 3 * (k == 0) for k in range(4)]
+    places = [(int(offsets[k]), int(starts[k]), sizes[k]) for k in range(4)]
+    bucket = random.standard_normal(offsets[4] + 3).astype(np.float32)
+    momentum, out = random.standard_normal((2, offsets[4])).astype(np.float32)
+    gradient = np.concatenate([bucket[start : start + size] for start, size in zip(starts, sizes)])
+    assert fold_momentum(bucket, places, momentum, 0.9, 0.5, out)
+    assert np.array_equal(out, np.float32(0.9) * momentum + np.float32(0.5) * gradient)
+
+    filled = bucket.copy()
+    fill_bucket(out, places, filled)
+    again = np.empty_like(out)
+    fold_momentum(filled, places, np.zeros_like(out), 0.0, 1.0, again)
+    assert np.array_equal(again, out)
+    outside = np.ones(len(bucket), bool)
+    for _, start, count in places:
+        outside[start : start + count] = False
+    assert outside.sum() == 3 and np.array_equal(filled[outside], bucket[outside])
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_found_wherever_it_is(strange):
+    for at in (0, 65_535, 65_536, 99_999):
+        bucket = np.full(100_000, 3e38, np.float32)
+        momentum = np.zeros_like(bucket)
+        assert fold_momentum(bucket, [(0, 0, 100_000)], momentum, 0.9, 1.0, np.empty_like(bucket))
+        bucket[at] = strange
+        assert not fold_momentum(bucket, [(0, 0, 100_000)], momentum, 0.9, 1.0, np.empty_like(bucket))
+
+
+@pytest.mark.parametrize("places", [[(0, 0, 5)], [(2, 0, 3)], [(0, 2, 3)], [(0, 0, 3), (2, 2, 1)], [(2**63, 0, 1)]])
+def test_places_outside_are_refused(places):
+    four = np.zeros(4, np.float32)
+    with pytest.raises(ValueError, match="places"):
+        fold_momentum(four, places, four.copy(), 0.9, 1.0, four.copy())
+    with pytest.raises(ValueError, match="places"):
+        fill_bucket(four.copy(), places, four)
