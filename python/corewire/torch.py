@@ -33,7 +33,8 @@ WIRES = ("q", "4bit", "1bit", "int8", "float32")
 # In the form for AdamW: how much of the second moments is kept from step to step, when they are averaged over processes, and what is added
 # to them of a tensor's own mean, so that no coordinate is blown up.
 KEEP_SECOND, FIRST_SECONDS, EVERY_SECOND, FLOOR = 0.98, 5, 20, 1e-3
-# How much of the scale is kept from step to step.
+# How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
+# step, a momentum drifts.
 KEEP = 0.7
 
 # Gradients, and where they are: a parameter's offset in the model, its start in the bucket, and its count.
@@ -365,7 +366,15 @@ class CoreState:
             reply = wire.combine(self.step, rank, messages, step, step_down)
             replies = self._all_gather(reply, machines)
             mean_square = wire.join(self.step, replies, step_down, scalars.numpy())
-        self._scale_squared = max(KEEP * self._scale_squared + (1 - KEEP) * mean_square / noise, 1e-60)
+        keep = KEEP * (1 - self.beta)
+        followed = keep * self._scale_squared + (1 - keep) * mean_square / noise
+        self._scale_squared = max(followed * self._growth(), 1e-60)
+
+    def _growth(self) -> float:
+        """By how much the momentum's square grows until the next step if gradients are independent; first steps would cost more bits
+        otherwise. Adam's momentum is already divided by how much it has grown."""
+        square = self.beta**2
+        return 1.0 if self._moments is not None else (1 - square ** (self.step + 2)) / (1 - square ** (self.step + 1))
 
     def _all_to_all(self, messages: list[bytes], machines: int) -> list[bytes]:
         lengths = torch.tensor([len(message) for message in messages], dtype=torch.int32)

@@ -164,6 +164,17 @@ def mean(folder):
     return {"error": ((total / 400 - exact).norm() / exact.norm()).item()}
 
 
+def growth(folder):
+    """What steps send while the momentum of independent gradients grows, and when it has grown."""
+    state = CoreState([torch.zeros(60_000, requires_grad=True)], ratio=12, beta=0.9, seed=3)
+    random, sent = torch.Generator().manual_seed(dist.get_rank()), []
+    for _ in range(60):
+        before = state.stats.sent_bytes
+        all_reduce_mean(torch.randn(60_000, generator=random), state)
+        sent.append(state.stats.sent_bytes - before)
+    return {"first": sum(sent[1:9]) / 8, "later": sum(sent[-20:]) / 20}
+
+
 def unused(folder):
     """Frozen parameters are not sent, and a branch that was not used has a gradient of 0."""
 
