@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws accuracy and loss against epochs and bytes, from the JSON lines of experiments/ddp_quality.py. Needs matplotlib.
+"""Draws accuracy and loss against epochs and bytes, from the JSON lines of ddp_quality.py or figure-3.sh. Needs matplotlib.
 
     experiments/ddp_plot.py finalists.jsonl --out picture.svg --title "LeNet on MNIST"
 
@@ -26,6 +26,13 @@ KINDS = {
     "Top-K": ["#6a3d9a", "#b294d1"],
     "QSGD": ["#8a6d1f", "#cdb25c"],
 }
+# Names for results that have none.
+TITLES = {
+    "none": "plain DDP",
+    "powersgd": "PowerSGD, rank {rank}",
+    "core": "corewire {wire}, ratio {ratio:g}",
+    "core-gradient": "corewire {wire} on the gradient, ratio {ratio:g}",
+}
 GREY = "#5c6370"
 PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:g}")
 
@@ -36,7 +43,7 @@ def read(paths):
     for line in "\n".join(path.read_text() for path in paths).splitlines():
         run = json.loads(line)
         if run.get("history"):
-            runs[run["name"]].append(run)
+            runs[run.get("name") or TITLES[run["hook"]].format(**run)].append(run)
     return runs
 
 
