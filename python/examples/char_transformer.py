@@ -2,7 +2,8 @@
 
     torchrun --standalone --nproc-per-node 4 examples/char_transformer.py --text ../docs/*.md ../*.md --hook core --ratio 12
 
-The last tenth of the text is held out. `--hook none` is plain DDP with torch's AdamW, `core` is corewire's form of it.
+The last tenth of the text is held out. `--hook none` is plain DDP with torch's AdamW, `core` is corewire's form of it, `1bit-adam` the peer of
+the literature, whose first `--warm-up` steps are uncompressed.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from corewire.torch import CoreState, core_hook
+from hooks import OneBitAdam, one_bit_adam_hook
 
 
 class Transformer(nn.Module):
@@ -58,10 +60,11 @@ def held_out_loss(net, test):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", nargs="+", required=True)
-    parser.add_argument("--hook", choices=["none", "core"], default="core")
+    parser.add_argument("--hook", choices=["none", "core", "1bit-adam"], default="core")
     parser.add_argument("--ratio", type=float, default=12)
     parser.add_argument("--wire", default="q")
     parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--warm-up", type=int, default=60, help="uncompressed steps of 1bit-adam")
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--batch", type=int, default=8, help="rows per process and step")
@@ -77,11 +80,15 @@ def main():
     torch.manual_seed(arguments.seed)
     net = Transformer(characters)
     optimizer = torch.optim.AdamW(net.parameters(), lr=arguments.lr, weight_decay=arguments.weight_decay)
-    ddp, state = DistributedDataParallel(net), None
+    ddp, state = DistributedDataParallel(net, bucket_cap_mb=1000 if arguments.hook == "1bit-adam" else 25), None
     if arguments.hook == "core":
         state = CoreState(net, arguments.ratio, seed=arguments.seed, wire=arguments.wire)
         ddp.register_comm_hook(state, core_hook)
         optimizer = state.optimizer(optimizer)
+    if arguments.hook == "1bit-adam":
+        state = OneBitAdam(arguments.warm_up)
+        ddp.register_comm_hook(state, one_bit_adam_hook)
+        optimizer = torch.optim.SGD(net.parameters(), lr=arguments.lr, weight_decay=arguments.weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1, (step + 1) / 50) * (1 - 0.9 * step / arguments.steps)
     )
@@ -101,8 +108,11 @@ def main():
             "characters": len(train) + len(test), "steps": arguments.steps, "lr": arguments.lr, "seed": arguments.seed,
             "held_out_loss": held_out, "seconds_per_step": seconds / arguments.steps,
         }  # fmt: skip
-        if state is not None:
+        if arguments.hook == "core":
             result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats.scalars()}
+        if arguments.hook == "1bit-adam":
+            dense = 8 * (machines - 1) / machines * result["parameters"] * arguments.steps
+            result |= {"warm_up": arguments.warm_up, "sent_bytes": state.sent_bytes, "factor": dense / state.sent_bytes}
         print(json.dumps(result), flush=True)
         if arguments.json:
             with open(arguments.json, "a") as file:

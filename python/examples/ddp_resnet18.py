@@ -166,6 +166,21 @@ def silent_hook(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor
     return future
 
 
+def scheduled(optimizer, steps, arguments):
+    if arguments.cosine is not None:
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, arguments.cosine)
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, arguments.lr, total_steps=steps, pct_start=0.15, cycle_momentum=False)
+
+
+def board(folder):
+    """TensorBoard's writer, where a folder is given."""
+    if folder is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(folder)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hook", choices=["none", "bf16", "powersgd", "core", "core-gradient", *CODES, "silent"], default="core")
@@ -180,6 +195,7 @@ def main():
     parser.add_argument("--warm-up", type=int, default=0, help="so many first steps are left out of seconds and bytes")
     parser.add_argument("--batch", type=int, default=32, help="rows per process and step")
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--cosine", type=float, metavar="LR", help="the rate falls to this one by a cosine, without a warm-up")
     parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--ratio", type=float, default=12)
     parser.add_argument("--wire", default="q")
@@ -187,6 +203,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0, help="threads per process; 0 shares the cores")
     parser.add_argument("--history", type=int, default=0, help="scores so many test rows after every epoch")
+    parser.add_argument("--tensorboard", metavar="FOLDER", help="writes loss and the hook's statistics there (needs tensorboard)")
     parser.add_argument("--json", help="appends the result to this file")
     arguments = parser.parse_args()
 
@@ -211,9 +228,8 @@ def main():
     state = register(ddp, net, optimizer, arguments)
     per_epoch = len(images) // (arguments.batch * machines)
     steps = arguments.steps or arguments.epochs * per_epoch
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, arguments.lr, total_steps=steps, pct_start=0.15, cycle_momentum=False
-    )
+    schedule = scheduled(optimizer, steps, arguments)
+    writer = board(arguments.tensorboard if rank == 0 else None)
     random, own = torch.Generator().manual_seed(arguments.seed), torch.Generator().manual_seed(1 + rank)
     flips = arguments.data.startswith("images")
     counts = state.stats if isinstance(state, CoreState) else state
@@ -234,6 +250,10 @@ def main():
         optimizer.step()
         schedule.step()
         loss_sum += loss.item()
+        if writer is not None:
+            writer.add_scalar("loss", loss.item(), step)
+            for name, value in (state.stats.scalars() if isinstance(state, CoreState) else {}).items():
+                writer.add_scalar(f"corewire/{name}", value, step)
         if arguments.history and (step + 1) % per_epoch == 0:
             every = max(1, len(test_images) // arguments.history)
             score = accuracy(net, scaled(test_images[::every]), test_labels[::every])
@@ -263,6 +283,8 @@ def main():
         if arguments.json:
             with open(arguments.json, "a") as file:
                 file.write(json.dumps(result) + "\n")
+    if writer is not None:
+        writer.close()
     dist.barrier()
     dist.destroy_process_group()
     os._exit(0)

@@ -108,6 +108,78 @@ class Gathered:
         return torch.stack(decoded).mean(0)
 
 
+class Signs:
+    """Means of signs through a sharded hub: each process averages its shard of everybody's signs, and sends the signs of that to all. What
+    either rounding left out is added to the next vector."""
+
+    def __init__(self, size):
+        self.size, self.processes = size, dist.get_world_size()
+        shard = -(-size // (8 * self.processes)) * 8
+        self.own_error, self.hub_error = torch.zeros(self.processes, shard), torch.zeros(1, shard)
+
+    def mean(self, vector):
+        """The mean, and the bytes that this process handed to others."""
+        padded = torch.nn.functional.pad(vector, (0, self.own_error.numel() - self.size))
+        codes = self._encode(padded.view(self.own_error.shape), self.own_error)
+        received, replies = torch.empty_like(codes), torch.empty_like(codes)
+        dist.all_to_all_single(received, codes)
+        dist.all_gather_into_tensor(replies, self._encode(self._decode(received).mean(0, keepdim=True), self.hub_error))
+        return self._decode(replies).view(-1)[: self.size], 2 * (self.processes - 1) * codes.shape[1]
+
+    def _encode(self, rows, error):
+        """A scale and the signs of each row; `error` becomes what they leave out."""
+        error += rows
+        scales = error.abs().mean(1, keepdim=True)
+        signs = torch.from_numpy(np.packbits(error.numpy() > 0, axis=1))
+        codes = torch.cat([scales.view(torch.uint8), signs], 1)
+        error -= self._decode(codes)
+        return codes
+
+    def _decode(self, codes):
+        signs = torch.from_numpy(np.unpackbits(codes[:, 4:].numpy(), axis=1)).float()
+        return (2 * signs - 1) * codes[:, :4].clone(memory_format=torch.contiguous_format).view(torch.float32)
+
+
+class OneBitAdam:
+    """1-bit Adam (Tang and others 2021): Adam on the exact mean for `warm_up` steps; from there on second moments are as they are, and the
+    momentum travels as signs. The gradient becomes Adam's step, for an optimiser without a momentum."""
+
+    def __init__(self, warm_up, beta=0.9, second=0.999, epsilon=1e-8):
+        self.warm_up, self.beta, self.second, self.epsilon = warm_up, beta, second, epsilon
+        self.step, self.sent_bytes = 0, 0
+        self.momentum = self.squares = self.signs = None
+
+    def update(self, gradient):
+        self.step += 1
+        if self.step <= self.warm_up:
+            processes = dist.get_world_size()
+            dist.all_reduce(gradient)
+            gradient = gradient / processes
+            self.sent_bytes += 8 * (processes - 1) * len(gradient) // processes
+        if self.step == 1:
+            return gradient / (gradient.abs() + self.epsilon)
+        if self.momentum is None:
+            self.momentum, self.squares = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        self.momentum.lerp_(gradient, 1 - self.beta)
+        # The first step counts for nothing here.
+        taken = self.step - 1
+        if self.step <= self.warm_up:
+            self.squares.mul_(self.second).addcmul_(gradient, gradient, value=1 - self.second)
+            self.root = (self.squares / (1 - self.second**taken)).sqrt_().add_(self.epsilon)
+        else:
+            self.signs = self.signs or Signs(len(gradient))
+            self.momentum, sent = self.signs.mean(self.momentum)
+            self.sent_bytes += sent
+        return self.momentum / self.root / (1 - self.beta**taken)
+
+
+def one_bit_adam_hook(state: OneBitAdam, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Needs DDP to have one bucket."""
+    future = torch.futures.Future()
+    future.set_result(state.update(bucket.buffer()))
+    return future
+
+
 def gathered_hook(state: Gathered, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Needs DDP to have one bucket."""
     future = torch.futures.Future()

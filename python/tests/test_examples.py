@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 sys.path.insert(0, str(EXAMPLES))
-from hooks import CODES, Gathered  # noqa: E402
+from hooks import CODES, Gathered, OneBitAdam, Signs  # noqa: E402
 
 
 @pytest.fixture
@@ -55,6 +55,32 @@ def test_what_is_left_out_comes_later(alone):
     assert state.error.max() < 2 * gradient.sum() / 10
 
 
+def test_signs_lose_nothing_for_ever(alone):
+    signs, vector, sums = Signs(100), torch.randn(100, generator=torch.Generator().manual_seed(1)), torch.zeros(100)
+    for _ in range(300):
+        mean, sent = signs.mean(vector)
+        sums += mean
+    # What two roundings have left out so far is all that lacks.
+    left = (signs.own_error + signs.hub_error).view(-1)[:100]
+    assert torch.allclose(300 * vector - sums, left, atol=1e-3) and sent == 0
+    assert (sums / 300 - vector).norm() < 0.1 * vector.norm()
+
+
+def test_one_bit_adam_warms_up_as_adam(alone):
+    random, parameter = torch.Generator().manual_seed(1), torch.nn.Parameter(torch.zeros(50))
+    adam, ours, state = torch.optim.Adam([parameter], lr=0.1), torch.zeros(50), OneBitAdam(warm_up=20)
+    # Its first step is a plain one, and counts for nothing later.
+    state.update(torch.randn(50, generator=random))
+    for step in range(40):
+        parameter.grad = torch.randn(50, generator=random) + 1
+        ours -= 0.1 * state.update(parameter.grad.clone())
+        adam.step()
+        if step < 19:
+            assert torch.allclose(ours, parameter.detach(), atol=1e-5)
+    # From there on it is on its own, and still goes where the gradients point.
+    assert not torch.allclose(ours, parameter.detach(), atol=1e-5) and ours.mean() < -2
+
+
 def example(name, *arguments):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLES / name)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
@@ -70,6 +96,17 @@ def test_a_run_with_a_baseline_counts_its_bytes():
     scalars = round(found["parameters"] / 12)
     # Two of three steps: a bit for each scalar, and a scale.
     assert found["counted_bytes_per_step"] == pytest.approx(2 / 3 * (4 + -(-scalars // 8)))
+
+
+def test_tensorboard_has_the_scalars(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    arguments = f"--net lenet --data random --rows 256 --steps 3 --tensorboard {tmp_path}"
+    found = example("ddp_resnet18.py", *arguments.split())
+    events = EventAccumulator(str(tmp_path)).Reload()
+    sent = [event.value for event in events.Scalars("corewire/sent_bytes")]
+    assert len(events.Scalars("loss")) == len(sent) == 3 and sent[-1] == pytest.approx(3 * found["counted_bytes_per_step"])
 
 
 def test_an_outer_step_goes_where_the_uncompressed_one_goes():
