@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from corewire._device import DeviceSketch
 from corewire._native import MeanWire, Sketch, fill_bucket, fold_momentum
 
 __all__ = ["CoreState", "Stats", "all_reduce_mean", "core_hook"]
@@ -132,13 +133,18 @@ class CoreState:
         budget = max(1, round(self._sketched / self.ratio)) if self._sketched else 0
         self._sketch = Sketch(self._sketched, budget, "hadamard", seed) if budget else None
         self._scalars = torch.zeros(budget)
-        self._momentum = torch.zeros(self._size)
-        self._frame = torch.zeros(self._size)
+        devices = {parameter.device for parameter in self._parameters}
+        self._use(devices.pop() if len(devices) == 1 else torch.device("cpu"))
         self._scale_squared = 0.0
         self._wires: dict[int, MeanWire] = {}
         self._moments: Optional[_Moments] = None
         self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
         self._refuse_momentum()
+
+    def _use(self, device: torch.device) -> None:
+        """Keeps the vectors on this device, and sketches there where it is not the CPU."""
+        self._momentum, self._frame = torch.zeros(self._size, device=device), torch.zeros(self._size, device=device)
+        self._elsewhere = DeviceSketch(self._sketch, device) if self._sketch is not None and device.type != "cpu" else None
 
     def _lay_out(self) -> None:
         """Offsets of the parameters in their own order: first what is sketched, then what is kept as it is."""
@@ -186,7 +192,7 @@ class CoreState:
         if len(betas) != 1 or any(group["amsgrad"] or group["maximize"] for group in optimizer.param_groups):
             raise ValueError("optimizer: neither several betas nor amsgrad or maximize has a form here")
         self.beta = float(betas.pop())
-        self._moments = _Moments(self._parameters, self._offsets, self._size)
+        self._moments = _Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
         groups = [{key: group[key] for key in ("params", "lr", "weight_decay")} for group in optimizer.param_groups]
         return torch.optim.SGD(groups, lr=optimizer.defaults["lr"])
 
@@ -236,7 +242,7 @@ class CoreState:
             for buffer, places, _ in pending:
                 if estimate is None:
                     buffer.fill_(math.nan)
-                elif buffer.dtype == torch.float32 and buffer.device.type == "cpu":
+                elif buffer.dtype == torch.float32 and buffer.device.type == estimate.device.type == "cpu":
                     fill_bucket(estimate.numpy(), places, buffer.numpy())
                 else:
                     for offset, start, count in places:
@@ -280,6 +286,8 @@ class CoreState:
         if sum(count for _, places in buckets for _, _, count in places) < self._size:
             # DDP was told to leave some parameters out.
             torch.mul(self._momentum, self.beta, out=self._frame)
+        if self._elsewhere is not None:
+            return self._fold_elsewhere(buckets, scale)
         momentum, frame = self._momentum.numpy(), self._frame.numpy()
         return all(
             [
@@ -287,6 +295,13 @@ class CoreState:
                 for buffer, places in buckets
             ]
         )
+
+    def _fold_elsewhere(self, buckets: list[Bucket], scale: float) -> bool:
+        torch.mul(self._momentum, self.beta, out=self._frame)
+        for buffer, places in buckets:
+            for offset, start, count in places:
+                self._frame[offset : offset + count].add_(buffer[start : start + count], alpha=scale)
+        return all(bool(torch.isfinite(buffer).all()) for buffer, _ in buckets)
 
     def _whitened(self, buckets: list[Bucket], scale: float, machines: int) -> torch.Tensor:
         """The momentum over the root of the second moments, after these have taken the gradients in."""
@@ -325,14 +340,20 @@ class CoreState:
 
     def _sketched_mean(self, vector: torch.Tensor, out: torch.Tensor, rank: int, machines: int, clock: _Clock) -> None:
         scalars = self._scalars
-        self._sketch.project(self.step, vector.numpy(), scalars.numpy())
+        if self._elsewhere is None:
+            self._sketch.project(self.step, vector.numpy(), scalars.numpy())
+        else:
+            scalars.copy_(self._elsewhere.project(self.step, vector))
         clock.add("sketch_seconds")
         if self.wire == "float32":
             self._exact_mean(scalars, machines)
         else:
             self._quantised_mean(scalars, rank, machines)
         clock.add("wire_seconds")
-        self._sketch.reconstruct(self.step, scalars.numpy(), out.numpy())
+        if self._elsewhere is None:
+            self._sketch.reconstruct(self.step, scalars.numpy(), out.numpy())
+        else:
+            out.copy_(self._elsewhere.reconstruct(self.step, scalars.to(out.device)))
         clock.add("reconstruct_seconds")
 
     def _quantised_mean(self, scalars: torch.Tensor, rank: int, machines: int) -> None:
@@ -516,13 +537,13 @@ class _Moments:
     noise outweighs the gradient, so that Adam's own learning rates hold.
     """
 
-    def __init__(self, parameters: list[torch.Tensor], offsets: dict[int, int], size: int) -> None:
+    def __init__(self, parameters: list[torch.Tensor], offsets: dict[int, int], zeros: torch.Tensor) -> None:
         # Tables of rows and columns; what has one dimension is kept number by number.
         self.tables = [
             (offsets[id(parameter)], parameter.shape[0] if parameter.dim() > 1 else parameter.numel(), parameter.numel())
             for parameter in parameters
         ]
-        self.second, self.inverse_root = torch.zeros(size), torch.zeros(size)
+        self.second, self.inverse_root = zeros, zeros.clone()
 
     def follow(self, gradient: torch.Tensor, step: int, machines: int, group: Optional[dist.ProcessGroup]) -> int:
         """Takes a gradient in, and at some steps renews the common root. The bytes that this process sent."""
@@ -531,10 +552,10 @@ class _Moments:
             return 0
         scale = 1 / (machines * (1 - KEEP_SECOND ** (step + 1)))
         means = [self.second[at : at + count].view(rows, -1).mul(scale) for at, rows, count in self.tables]
-        sums = torch.cat([part for table in means for part in (table.mean(1), table.mean(0))]).to(torch.bfloat16)
+        sums = torch.cat([part for table in means for part in (table.mean(1), table.mean(0))]).to("cpu", torch.bfloat16)
         if machines > 1:
             dist.all_reduce(sums, group=group)
-        rest = sums.float().div_(machines)
+        rest = sums.float().div_(machines).to(self.second.device)
         for (at, rows, count), table in zip(self.tables, means):
             of_rows, of_columns, rest = rest[:rows], rest[rows : rows + table.shape[1]], rest[rows + table.shape[1] :]
             mean = of_rows.mean()

@@ -1,6 +1,6 @@
 //! `corewire.Sketch`.
 
-use corewire_sketch::{AnySketch, CommonRandomness, Family, Sketch as _};
+use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Rademacher, Sketch as _};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,6 +23,7 @@ use crate::{contiguous, contiguous_mut, expect_length, read_seed};
 #[derive(Clone)]
 pub struct Sketch {
     inner: AnySketch,
+    randomness: CommonRandomness,
 }
 
 /// Calls the same method for the one element type that the arguments have.
@@ -52,9 +53,10 @@ impl Sketch {
             None => corewire_sketch::Seed::reproducible(0),
         };
         let family: Family = family.parse().map_err(|error| PyValueError::new_err(format!("family: {error}")))?;
-        let inner = AnySketch::new(family, &CommonRandomness::new(&seed), dim, budget)
+        let randomness = CommonRandomness::new(&seed);
+        let inner = AnySketch::new(family, &randomness, dim, budget)
             .map_err(|error| PyValueError::new_err(format!("dim, budget: {error}")))?;
-        Ok(Self { inner })
+        Ok(Self { inner, randomness })
     }
 
     /// The length of the vectors.
@@ -117,8 +119,58 @@ impl Sketch {
         })
     }
 
+    /// The order of the Hadamard matrix.
+    #[getter]
+    fn order(&self) -> usize {
+        Family::Hadamard.most(self.inner.dim())
+    }
+
+    /// The signs of a Hadamard sketch in a round, for those who transform elsewhere: a bit per coordinate, the lowest of a byte first, set
+    /// where it is -1.
+    fn signs<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        self.expect_hadamard()?;
+        let bytes = py.detach(|| {
+            let mut entries = vec![0.0f32; self.inner.dim()];
+            // They are those of the first direction of Rademacher's.
+            let signs = Rademacher::new(&self.randomness, entries.len(), 1).expect("as many coordinates as here");
+            signs.reconstruct(round, &[1.0], &mut entries);
+            let byte = |eight: &[f32]| eight.iter().rev().fold(0, |byte, s| byte << 1 | u8::from(*s < 0.0));
+            entries.chunks(8).map(byte).collect::<Vec<u8>>()
+        });
+        Ok(PyArray1::from_vec(py, bytes))
+    }
+
+    /// The rows of the Hadamard matrix in a round, in rising order.
+    fn rows<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        self.expect_hadamard()?;
+        let rows = py.detach(|| {
+            let (order, budget) = (self.order(), self.inner.len());
+            let mut words = self.randomness.words(Purpose::Rows, round, (Purpose::Directions as u32) << 28);
+            // Floyd's algorithm; where most rows are wanted it draws the others.
+            let few = budget.min(order - budget);
+            let mut drawn = vec![false; order];
+            for last in order - few..order {
+                let row = words.next_below(last as u64 + 1) as usize;
+                let free = if drawn[row] { last } else { row };
+                drawn[free] = true;
+            }
+            let wanted = budget == few;
+            (0..order).filter(|&row| drawn[row] == wanted).map(|row| row as i64).collect::<Vec<_>>()
+        });
+        Ok(PyArray1::from_vec(py, rows))
+    }
+
     fn __repr__(&self) -> String {
         format!("Sketch(dim={}, budget={}, family='{}')", self.dim(), self.budget(), self.family())
+    }
+}
+
+impl Sketch {
+    fn expect_hadamard(&self) -> PyResult<()> {
+        if self.inner.family() == Family::Hadamard {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!("family: {} has neither signs nor rows of its own", self.inner.family())))
     }
 }
 

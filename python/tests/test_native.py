@@ -51,6 +51,22 @@ def test_examples_in_the_docstrings_run():
         assert doctest.DocTestRunner().run(examples).failed == 0
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+# One, few and all rows, more than half of them, and orders that are 1, 5/8 and 6/8 of a power of two.
+@pytest.mark.parametrize("dim, budget", [(1, 1), (5, 3), (65_536, 5000), (70_000, 70_000), (90_000, 98_304), (120_000, 3)])
+def test_torchs_own_operations_have_the_same_bits(dim, budget, dtype):
+    torch = pytest.importorskip("torch")
+    from corewire._device import DeviceSketch
+
+    sketch, vector = Sketch(dim, budget, seed=7), np.random.default_rng(1).standard_normal(dim).astype(dtype)
+    device = DeviceSketch(sketch, torch.device("cpu"))
+    scalars = sketch.project(3, vector)
+    assert np.array_equal(device.project(3, torch.from_numpy(vector)).numpy(), scalars)
+    assert np.array_equal(device.reconstruct(3, torch.from_numpy(scalars)).numpy(), sketch.reconstruct(3, scalars))
+    with pytest.raises(ValueError, match="rademacher"):
+        Sketch(3, 1, "rademacher").rows(0)
+
+
 def test_out_is_written_in_place_and_the_mean_over_rounds_is_the_vector():
     sketch, vector = Sketch(50, 20, seed=3), np.linspace(-1, 1, 50)
     total, scalars, out = np.zeros(50), np.empty(20), np.empty(50)

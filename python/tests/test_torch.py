@@ -62,6 +62,15 @@ def test_adamw_learns_with_the_same_bits_and_resumes(tmp_path):
     assert {answer["digest"] for answer in whole} == {answer["digest"] for answer in resumed}
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_torchs_own_operations_have_the_native_bits(tmp_path, optimizer):
+    native = answers(2, "train", tmp_path / "native", "steps=10", f"optimizer={optimizer}")
+    torchs = answers(2, "train", tmp_path / "torchs", "steps=10", f"optimizer={optimizer}", "elsewhere=1")
+    assert torchs[0]["digest"] == torchs[1]["digest"] and math.isclose(torchs[0]["loss"], native[0]["loss"], abs_tol=0.05)
+    if optimizer == "sgd":
+        assert torchs[0]["digest"] == native[0]["digest"]
+
+
 def test_a_common_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
     answers(4, "resume", tmp_path / "four", "common=1")
     found = answers(2, "restore", tmp_path / "two", f"path={tmp_path / 'four' / 'saved-0.pt'}")

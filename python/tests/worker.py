@@ -8,6 +8,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from corewire._device import DeviceSketch
 from corewire.torch import CoreState, all_reduce_mean, core_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -68,9 +69,12 @@ class Run:
         self.loss.backward()
 
 
-def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors="", dense="0", optimizer="sgd"):
+def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors="", dense="0", optimizer="sgd", elsewhere=""):
     keys = {"keep_vectors": bool(vectors), "dense_steps": int(dense), "optimizer": optimizer}
     run = Run(wire=wire, dtype=getattr(torch, dtype), **keys)
+    if elsewhere:
+        # As for tensors on another device; there is none here, and the CPU adds as any other does.
+        run.state._elsewhere = DeviceSketch(run.state._sketch, torch.device("cpu"))
     run.steps(0, int(steps), int(accumulate))
     stats = run.state.stats
     return {"digest": digest(run.net), "loss": run.loss.item(), "factor": stats.factor, **stats.scalars()}
