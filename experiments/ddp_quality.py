@@ -3,7 +3,8 @@
 
     experiments/ddp_quality.py --python .venv/bin/python --data mnist:FOLDER --net lenet --epochs 15 > table.md
 
-With `--json FILE` the finalists' results are kept, a line each, for experiments/ddp_plot.py. Each hook's rate is the best of the grid after `--grid-epochs` on rows kept from the training set; the finalists run on the whole test set.
+Each hook's rate is the best of the grid after `--grid-epochs` on rows kept from the training set; the finalists run on the whole test set.
+With `--json FILE` their results are kept, a line each, for experiments/ddp_plot.py.
 """
 
 import argparse
