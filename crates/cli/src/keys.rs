@@ -44,12 +44,12 @@ pub const SECTIONS: &[Section] = &[
                 "model",
                 "what is fitted",
                 "`\"logistic\"`; `\"quadratic\"` for `power-law`",
-                "logistic, ridge, softmax, logistic-nonconvex, two-layer",
+                "logistic, ridge, softmax, logistic-nonconvex, two-layer; networks: mlp, lenet, resnet-small, resnet18",
             ),
             key(
                 "task",
                 "what labels mean",
-                "binary for logistic, regression for ridge, multiclass for softmax and two-layer",
+                "binary for logistic, regression for ridge, multiclass for softmax and networks",
                 "regression or binary, for ridge",
             ),
             key(
@@ -100,8 +100,9 @@ pub const SECTIONS: &[Section] = &[
             key(
                 "normalise",
                 "how features are scaled",
-                "`\"unit\"` for the digits, `\"standard\"` for your own files",
-                "standard (mean 0 and deviation 1 over all machines; sparse columns are not shifted), unit (rows of norm 1), none",
+                "`\"unit\"` for the digits, `\"standard\"` for your own files, `\"channels\"` for networks",
+                "standard (mean 0 and deviation 1 over all machines; sparse columns are not shifted), channels \
+                 (the same over all pixels of a channel), unit (rows of norm 1), none",
             ),
             key(
                 "intercept",
@@ -112,7 +113,19 @@ pub const SECTIONS: &[Section] = &[
             key("alpha", "weight of the l2 term", "1e-3", "0 or more"),
             key("l1", "weight of the l1 term; methods without a proximal step refuse it", "0", "0 or more"),
             key("nonconvex", "weight of the regulariser of `logistic-nonconvex`", "0.1", "0 or more"),
-            key("hidden", "hidden units of `two-layer`", "16", "1 or more"),
+            key("hidden", "hidden units of `two-layer` and `mlp`", "16; 32 for mlp", "1 or more"),
+            key(
+                "augment",
+                "whether the pictures of mini-batches are cut out at random places and mirrored, for networks",
+                "false",
+                "true, false",
+            ),
+            key(
+                "start",
+                "tensors to begin from, for networks; `corewire export --pytorch` writes such",
+                "none",
+                "a path",
+            ),
             key("rows", "only the first rows of a file", "all", "1 or more; not with `{machine}`"),
             key(
                 "split",
@@ -183,8 +196,23 @@ pub const SECTIONS: &[Section] = &[
             key("eta_up", "relative variance that wire q adds on the way up", "0.2; 0.01 for core-cg", "above 0"),
             key("eta_down", "the same on the way down", "0.2; 0.01 for core-cg", "above 0"),
             key("memory", "directions that core-cg remembers", "5 on quadratics, else 3", "1 or more"),
-            key("batch", "rows of a mini-batch per machine, for core-sgd", "32", "1 or more"),
-            key("momentum", "weight of the last velocity in core-sgd", "0.9", "0 to below 1"),
+            key("batch", "rows of a mini-batch per machine, for core-sgd and networks", "32", "1 or more"),
+            key("momentum", "share of the momentum that is kept, for core-sgd and networks", "0.9", "0 to below 1"),
+            key(
+                "ratio",
+                "coordinates of a network for each scalar of core-sgd, where no budget is given",
+                "12",
+                "1 or more",
+            ),
+            key(
+                "send",
+                "what machines send when a network is trained",
+                "auto: momentum for core-sgd, else gradient",
+                "auto, momentum, gradient",
+            ),
+            key("weight_decay", "decoupled weight decay of a network", "5e-4", "0 or more"),
+            key("schedule", "what a network's rate does after the warm-up", "cosine", "cosine, constant"),
+            key("warm_up", "share of all rounds in which a network's rate rises", "0.15", "0 to below 1"),
             key(
                 "curvature",
                 "whether machines may send rows of their curvature, in core-newton",
@@ -221,6 +249,12 @@ pub const SECTIONS: &[Section] = &[
         about: "until when",
         keys: &[
             key("rounds", "rounds at most", "5000; 2000 for `compare`", "0 or more"),
+            key(
+                "epochs",
+                "passes over all rows, for networks, in place of rounds",
+                "10",
+                "above 0; not with `{machine}`",
+            ),
             key(
                 "target",
                 "relative suboptimality (f - f*)/(f0 - f*); 0 switches every default criterion off",
