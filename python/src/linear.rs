@@ -6,6 +6,7 @@ use corewire_data::{DataSet, Matrix};
 use corewire_optim::RunError;
 use corewire_optim::catalogue::{self, Constants, MethodSettings, Request};
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::run::{Begin, Finish, Gap, Rules, RunPart, Silent, run};
 use corewire_sketch::{CommonRandomness, Seed};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -39,9 +40,8 @@ pub fn fit_linear<'py>(
     let targets = contiguous("targets", &targets)?;
     expect_length("targets", targets.len(), count)?;
     let data = DataSet::new("numpy", matrix, targets.to_vec());
-    let finish = py
-        .detach(|| fit(data, ModelSpec { model, classes: 0, alpha, l1: 0.0 }, machines, seed, tolerance, rounds))
-        .map_err(PyRuntimeError::new_err)?;
+    let spec = ModelSpec { model, classes: 0, alpha, proximal: Proximal::NONE };
+    let finish = py.detach(|| fit(data, spec, machines, seed, tolerance, rounds)).map_err(PyRuntimeError::new_err)?;
     let took = PyDict::new(py);
     took.set_item("rounds", finish.last.round)?;
     took.set_item("exchanges", finish.last.traffic.exchanges)?;
@@ -61,7 +61,7 @@ fn fit(
 ) -> Result<Finish, String> {
     let randomness = CommonRandomness::new(&Seed::reproducible(seed));
     let problem = Problem::rows(data, spec, machines, Split::Random, &randomness);
-    let constants = Constants::none(problem.dim(), machines, 0.0);
+    let constants = Constants::none(problem.dim(), machines, Proximal::NONE);
     let request = Request {
         info: catalogue::find("core-newton")?,
         parameters: &Default::default(),

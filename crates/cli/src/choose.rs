@@ -161,7 +161,7 @@ const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
 
 /// Those of them that this problem has, and that there is memory for.
 pub fn candidates(job: &Job, dim: usize) -> Vec<&'static str> {
-    if job.problem.l1 > 0.0 {
+    if !job.problem.proximal.is_none() {
         return PROXIMAL.to_vec();
     }
     let curved = matches!(job.problem.model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);

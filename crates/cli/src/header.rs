@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use corewire_journal::{self as journal, About};
 use corewire_optim::catalogue::Constants;
 use corewire_optim::layout::Layout;
+use corewire_optim::proximal::Proximal;
 use corewire_optim::replay::Facts;
 use corewire_sketch::Seed;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ pub struct Header {
     convex: bool,
     trace_known: bool,
     l1: f64,
+    /// Bounds on every coordinate, where there are some.
+    lower: Option<f64>,
+    upper: Option<f64>,
     /// The method, where the job says auto.
     pub method: String,
     /// The job as it was run; its paths are meant from the folder of the run.
@@ -33,7 +37,7 @@ pub struct Header {
     pub start: String,
     /// Digests of all machines' rows.
     shares: Vec<String>,
-    /// What a baseline was given: L, the largest L_i, mu, tr(A), the coupling, l1, then the diagonal of A where it is known.
+    /// What a baseline was given: L, the largest L_i, mu, tr(A), the coupling, then the diagonal of A where it is known.
     constants: Option<Vec<f64>>,
     /// Names and shapes of the blocks of the coordinates.
     layout: Vec<(String, Vec<usize>)>,
@@ -42,7 +46,7 @@ pub struct Header {
 impl Header {
     /// Of a run that is about to begin in a folder.
     pub fn of(session: &Session, prepared: &Prepared, folder: &Path) -> Self {
-        let Facts { dim, machines, strong_convexity, quadratic, convex, trace_known, l1 } = prepared.facts;
+        let Facts { dim, machines, strong_convexity, quadratic, convex, trace_known, proximal } = prepared.facts;
         let numbers = |constants: &Constants| corewire_comm::numbers::read(&constants.to_bytes()).collect();
         let layout =
             prepared.constants.as_ref().map_or_else(|| Layout::vector(dim), |constants| constants.layout.clone());
@@ -55,7 +59,9 @@ impl Header {
             quadratic,
             convex,
             trace_known,
-            l1,
+            l1: proximal.l1,
+            lower: Some(proximal.lower).filter(|bound| bound.is_finite()),
+            upper: Some(proximal.upper).filter(|bound| bound.is_finite()),
             method: prepared.info.id.to_owned(),
             job: session.job.portable(folder),
             start: digest_of(&prepared.start),
@@ -111,15 +117,22 @@ impl Header {
             quadratic: self.quadratic,
             convex: self.convex,
             trace_known: self.trace_known,
-            l1: self.l1,
+            proximal: self.proximal(),
         }
+    }
+
+    fn proximal(&self) -> Proximal {
+        let none = Proximal::NONE;
+        Proximal { l1: self.l1, lower: self.lower.unwrap_or(none.lower), upper: self.upper.unwrap_or(none.upper) }
     }
 
     /// What a baseline was given.
     pub fn constants(&self) -> Result<Constants> {
-        let Some(numbers) = &self.constants else { return Ok(Constants::none(self.dim, self.machines, self.l1)) };
+        let Some(numbers) = &self.constants else {
+            return Ok(Constants::none(self.dim, self.machines, self.proximal()));
+        };
         let bytes = corewire_comm::numbers::to_bytes(numbers);
-        Constants::from_bytes(&bytes, self.machines, Layout::new(self.layout.iter().cloned()))
+        Constants::from_bytes(&bytes, self.machines, Layout::new(self.layout.iter().cloned()), self.proximal())
             .context("journal.bin: its `constants` are not understood")
     }
 

@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // About two seconds of work, then it is enough to say "more than".
     let most = (2e9 / (problem.row_count() as f64 * start.len() as f64)).clamp(200.0, 20_000.0) as u64;
     for (name, momentum) in [("cgd", false), ("acgd", true)] {
-        let Some(optimum) = session.optimum.filter(|_| pooled.l1() == 0.0) else { continue };
+        let Some(optimum) = session.optimum.filter(|_| pooled.proximal().is_none()) else { continue };
         let found = optimum::rounds_of_descent(&mut *pooled, start, optimum, target, momentum, most);
         let rounds = found.unwrap_or(most) as f64;
         methods.push(Forecast {

@@ -13,6 +13,7 @@ use corewire_nn::Architecture;
 use corewire_optim::catalogue::{MethodSettings, Sent, StepKind, Training, WireKind, find, nearest};
 use corewire_optim::method::core::Goal;
 use corewire_optim::problem::Model;
+use corewire_optim::proximal::Proximal;
 use corewire_sketch::Family;
 use toml::{Table, Value};
 
@@ -181,8 +182,8 @@ pub struct ProblemSpec {
     pub model: ModelKind,
     /// l2.
     pub alpha: f64,
-    /// l1.
-    pub l1: f64,
+    /// An l1 term and bounds.
+    pub proximal: Proximal,
     /// Weight of the non-convex regulariser.
     pub nonconvex: f64,
     /// Only the first rows.
@@ -733,6 +734,24 @@ fn read_data(reader: &Reader<'_>, base: Option<&Path>, machines: Option<usize>) 
     }
 }
 
+fn read_proximal(reader: &Reader<'_>, model: ModelKind) -> Result<Proximal> {
+    let l1 = reader.number("problem.l1", |x| x >= 0.0, "a number, 0 or more")?.unwrap_or(0.0);
+    let bound = |key, none| Ok::<f64, anyhow::Error>(reader.number(key, |_| true, "a number")?.unwrap_or(none));
+    let lower = bound("problem.lower", Proximal::NONE.lower)?;
+    let upper = bound("problem.upper", Proximal::NONE.upper)?;
+    if lower > upper {
+        bail!("`problem.lower` is {lower}, above `problem.upper`, which is {upper}: no coefficient lies between them");
+    }
+    let proximal = Proximal { l1, lower, upper };
+    if !proximal.is_none() && matches!(model, ModelKind::TwoLayer | ModelKind::Quadratic) {
+        bail!(
+            "`{}` has neither an l1 term nor bounds: remove `problem.l1`, `problem.lower` and `problem.upper`",
+            model.name()
+        );
+    }
+    Ok(proximal)
+}
+
 fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> Result<ProblemSpec> {
     let not_negative = |value: f64| value >= 0.0;
     let models: Vec<(&str, ModelKind)> = match data {
@@ -790,10 +809,10 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
     if !model.is_network() && (start.is_some() || augment) {
         bail!("`problem.start` and `problem.augment` are for networks: mlp, lenet, resnet-small or resnet18");
     }
-    let (l2, l1, intercept) = match model.is_network() {
+    let (l2, intercept) = match model.is_network() {
         // Networks have biases of their own, and `method.weight_decay`.
-        true => (0.0, 0.0, false),
-        false => (1e-3, 0.0, !bundled),
+        true => (0.0, false),
+        false => (1e-3, !bundled),
     };
     if let Some(Value::Array(_)) = reader.get("problem.alpha") {
         bail!("`problem.alpha` is one number; `corewire path --alphas 1,0.1,0.01` tries several and chooses");
@@ -805,7 +824,7 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
         classes,
         model,
         alpha: reader.number("problem.alpha", not_negative, "a number, 0 or more")?.unwrap_or(l2),
-        l1: reader.number("problem.l1", not_negative, "a number, 0 or more")?.unwrap_or(l1),
+        proximal: read_proximal(reader, model)?,
         nonconvex: reader.number("problem.nonconvex", not_negative, "a number, 0 or more")?.unwrap_or(0.1),
         rows: reader.count("problem.rows", 1)?.map(|rows| rows as usize),
         dim: reader.count("problem.dim", 1)?.unwrap_or(10_000) as usize,
@@ -1194,6 +1213,8 @@ mod tests {
             ("[problem]\nclass_weights = { yes = -1 }", "found yes = -1"),
             ("[problem]\ndata = \"a.csv\"\nmodel = \"ridge\"\nclass_weights = \"balanced\"", "this is a regression"),
             ("[problem]\nmodel = \"two-layer\"\nweights = \"w\"", "`two-layer` takes all rows alike"),
+            ("[problem]\nlower = 1\nupper = 0.5", "`problem.lower` is 1, above `problem.upper`, which is 0.5"),
+            ("[problem]\nmodel = \"two-layer\"\nlower = 0", "`two-layer` has neither an l1 term nor bounds"),
             ("[problem]\nintercept = 1", "`problem.intercept` is true or false; found 1"),
             ("[problem]\nnormalise = \"units\"", "did you mean \"unit\"?"),
             ("[problem]\ndata = \"{machine}.csv\"", "say how many with `machines.count`"),

@@ -112,6 +112,13 @@ pub const SECTIONS: &[Section] = &[
             ),
             key("alpha", "weight of the l2 term", "1e-3", "0 or more"),
             key("l1", "weight of the l1 term; methods without a proximal step refuse it", "0", "0 or more"),
+            key(
+                "lower",
+                "what no coefficient falls below, the intercept among them; proximal methods only",
+                "none",
+                "a number",
+            ),
+            key("upper", "what no coefficient rises above, likewise", "none", "a number, not below `problem.lower`"),
             key("nonconvex", "weight of the regulariser of `logistic-nonconvex`", "0.1", "0 or more"),
             key("hidden", "hidden units of `two-layer` and `mlp`", "16; 32 for mlp", "1 or more"),
             key(

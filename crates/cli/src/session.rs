@@ -332,7 +332,7 @@ impl Session {
         }
         let problem = self.problem()?;
         let constants = match info.is_core() && !self.gossips() {
-            true => Constants::none(problem.dim(), problem.machines(), problem.spec().l1),
+            true => Constants::none(problem.dim(), problem.machines(), problem.spec().proximal),
             false => self.constants()?.clone(),
         };
         let facts = Facts::of(&*problem.objective(0), problem.machines());
@@ -599,7 +599,12 @@ fn check_memory(job: &Job, size: Size, machines: usize) -> Result<()> {
 
 fn model_spec(spec: &ProblemSpec, classes: usize) -> ModelSpec {
     let model = spec.model();
-    ModelSpec { model, classes: if model.has_classes() { classes } else { 0 }, alpha: spec.alpha, l1: spec.l1 }
+    ModelSpec {
+        model,
+        classes: if model.has_classes() { classes } else { 0 },
+        alpha: spec.alpha,
+        proximal: spec.proximal,
+    }
 }
 
 /// Whether the distinct labels have to be known before rows can be labelled.
@@ -841,9 +846,9 @@ fn optimum_of(session: &Session, seconds: f64) -> Result<(Option<f64>, bool)> {
         in_time = begun.elapsed().as_secs_f64() < seconds;
         in_time
     };
-    let value = if pooled.l1() > 0.0 {
+    let value = if !pooled.proximal().is_none() {
         let smoothness = method::baselines::local_smoothness(&mut *pooled, start);
-        optimum::minimise_l1(&mut *pooled, start, 1.05 * smoothness, &mut go_on).1
+        optimum::minimise_proximal(&mut *pooled, start, 1.05 * smoothness, &mut go_on).1
     } else {
         optimum::minimise_while(&mut *pooled, start, 1e-14, &mut go_on).1
     };
@@ -1012,7 +1017,7 @@ impl<O: Observer> Duty<'_, O> {
             true => None,
             false => Some(self.constants(comm, &share.problem, &mut *objective)?),
         };
-        let none = Constants::none(facts.dim, facts.machines, facts.l1);
+        let none = Constants::none(facts.dim, facts.machines, facts.proximal);
         let averaging = session.averaging()?;
         let start = session.start.as_ref().map_or(share.problem.start(), |start| &start[..]);
         let prepared = Prepared {
@@ -1154,7 +1159,8 @@ impl<O: Observer> Duty<'_, O> {
                 Some(bytes) => bytes.map_err(RunError::from)?,
                 None => comm.exchange(&[], Reduction::Hub(&mut { measure })).map_err(RunError::from)?.message,
             };
-            return Ok(Constants::from_bytes(&bytes, problem.machines(), layout).ok_or_else(misread)?);
+            return Ok(Constants::from_bytes(&bytes, problem.machines(), layout, problem.spec().proximal)
+                .ok_or_else(misread)?);
         }
         let probe = Probe::new(problem.dim(), &self.session.randomness);
         let start = problem.start();
@@ -1162,7 +1168,7 @@ impl<O: Observer> Duty<'_, O> {
         let mut scratch = Vec::new();
         let mut context = method::Context { objective, comm: &mut *comm, message: &mut scratch };
         let mut message = probe.message(&mut context, start)?;
-        let (strong_convexity, l1) = (context.objective.strong_convexity(), context.objective.l1());
+        let strong_convexity = context.objective.strong_convexity();
         message.extend_from_slice(&smoothness.to_le_bytes());
         let mut answer = |messages: &[&[u8]]| {
             let short = |rank| CommError::refused(rank, "what it tells of its curvature is too short");
@@ -1181,12 +1187,13 @@ impl<O: Observer> Duty<'_, O> {
                 mean_smoothness: (squares / messages.len() as f64).sqrt().max(curvature.smoothness),
                 strong_convexity,
                 trace: curvature.trace,
-                ..Constants::none(problem.dim(), problem.machines(), l1)
+                ..Constants::none(problem.dim(), problem.machines(), problem.spec().proximal)
             };
             Ok(constants.to_bytes())
         };
         let reply = comm.exchange(&message, Reduction::Hub(&mut answer)).map_err(RunError::from)?;
-        Ok(Constants::from_bytes(&reply.message, problem.machines(), layout).ok_or_else(misread)?)
+        Ok(Constants::from_bytes(&reply.message, problem.machines(), layout, problem.spec().proximal)
+            .ok_or_else(misread)?)
     }
 }
 
@@ -1203,7 +1210,7 @@ pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     if model.is_network() {
         "core-sgd"
-    } else if facts.l1 > 0.0 {
+    } else if !facts.proximal.is_none() {
         "core-agd"
     } else if curved && facts.strong_convexity > 0.0 && hub_bytes(facts.machines, facts.dim) <= MOST_HUB_BYTES {
         "core-newton"

@@ -157,7 +157,7 @@ impl Report {
 /// Rounds of uncompressed gradient descent to the target, by running it on all data for about two seconds; `None` where it takes longer.
 fn descent_rounds(session: &Session, target: f64) -> Option<u64> {
     let problem = &session.pooled.as_ref()?.problem;
-    let mut pooled = problem.pooled().filter(|pooled| pooled.l1() == 0.0)?;
+    let mut pooled = problem.pooled().filter(|pooled| pooled.proximal().is_none())?;
     let most = (2e9 / (problem.row_count() as f64 * problem.dim() as f64)).clamp(200.0, 20_000.0) as u64;
     optimum::rounds_of_descent(&mut *pooled, problem.start(), session.optimum?, target, false, most)
 }

@@ -97,13 +97,14 @@ impl Worth {
 
 /// alpha as scikit-learn would have it, for rows that weigh `weight` together; `None` where it has no such model.
 pub fn scikit_learn(spec: &ProblemSpec, weight: f64) -> Option<String> {
-    let (penalty, share) = (spec.alpha + spec.l1, spec.l1 / (spec.alpha + spec.l1));
+    let l1 = spec.proximal.l1;
+    let (penalty, share) = (spec.alpha + l1, l1 / (spec.alpha + l1));
     match spec.model {
-        _ if penalty == 0.0 => None,
-        ModelKind::Ridge if spec.l1 > 0.0 => Some(format!("ElasticNet(alpha={penalty}, l1_ratio={share})")),
+        _ if penalty == 0.0 || spec.proximal.is_bounded() => None,
+        ModelKind::Ridge if l1 > 0.0 => Some(format!("ElasticNet(alpha={penalty}, l1_ratio={share})")),
         ModelKind::Ridge => Some(format!("Ridge(alpha={})", penalty * weight)),
         ModelKind::Logistic | ModelKind::Softmax => {
-            let ratio = if spec.l1 > 0.0 { format!(", l1_ratio={share}") } else { String::new() };
+            let ratio = if l1 > 0.0 { format!(", l1_ratio={share}") } else { String::new() };
             Some(format!("LogisticRegression(C={}{ratio})", 1.0 / (penalty * weight)))
         }
         _ => None,

@@ -28,6 +28,7 @@ pub mod optimum;
 pub mod predict;
 pub mod probe;
 pub mod problem;
+pub mod proximal;
 pub mod replay;
 pub mod run;
 pub mod score;

@@ -113,15 +113,15 @@ pub(crate) fn conjugate_gradients(
     solution
 }
 
-/// The minimiser with `l1` ||x||_1 added, by accelerated proximal gradients with restarts: slower, but right. `go_on` is asked before
+/// The minimiser with the objective's l1 term and bounds, by accelerated proximal gradients with restarts: slower, but right. `go_on` is asked before
 /// every step, with what is left of the first step's length.
-pub fn minimise_l1(
+pub fn minimise_proximal(
     objective: &mut dyn Objective,
     start: &[f64],
     smoothness: f64,
     go_on: &mut dyn FnMut(f64) -> bool,
 ) -> (Vec<f64>, f64) {
-    let l1 = objective.l1();
+    let proximal = objective.proximal();
     let step = 1.0 / smoothness;
     let (mut x, mut y) = (start.to_vec(), start.to_vec());
     let mut gradient = vec![0.0; x.len()];
@@ -133,8 +133,7 @@ pub fn minimise_l1(
             break;
         }
         objective.gradient(&y, &mut gradient);
-        let next: Vec<f64> =
-            y.iter().zip(&gradient).map(|(y, g)| crate::method::descent::shrink(y - step * g, step * l1)).collect();
+        let next: Vec<f64> = y.iter().zip(&gradient).map(|(y, g)| proximal.step(y - step * g, step)).collect();
         // Restart where the momentum points uphill (O'Donoghue and Candes 2015).
         let uphill: f64 = (0..x.len()).map(|i| (y[i] - next[i]) * (next[i] - x[i])).sum();
         let moved: f64 = (0..x.len()).map(|i| (next[i] - y[i]).powi(2)).sum();
@@ -160,12 +159,12 @@ pub fn is_plausible(objective: &mut dyn Objective, start: &[f64], value: f64) ->
     let mut gradient = vec![0.0; start.len()];
     objective.gradient(start, &mut gradient);
     let most = norm_squared(&gradient) / (2.0 * objective.strong_convexity());
-    // With an l1 term f lies above its smooth part, so the bound still holds.
+    // With an l1 term f lies above its smooth part, and bounds leave fewer points, so that this still holds.
     value.is_finite() && value <= initial && value >= initial - most * (1.0 + 1e-9) - 1e-12 * initial.abs()
 }
 
 /// Rounds of gradient descent with step 1/L, or of Nesterov's method, to a relative suboptimality; `None` after `most`, or where there is
-/// an l1 term.
+/// a proximal step.
 pub fn rounds_of_descent(
     objective: &mut dyn Objective,
     start: &[f64],

@@ -9,6 +9,7 @@ use corewire_sketch::{CommonRandomness, Purpose};
 
 use crate::layout::Layout;
 use crate::objective::{Layered, Linear, Loss, Objective, Quadratic, TwoLayer};
+use crate::proximal::Proximal;
 
 /// What is fitted to the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,8 +88,8 @@ pub struct ModelSpec {
     pub classes: usize,
     /// l2.
     pub alpha: f64,
-    /// l1.
-    pub l1: f64,
+    /// An l1 term and bounds.
+    pub proximal: Proximal,
 }
 
 enum Shares {
@@ -158,7 +159,7 @@ impl Problem {
     /// Any diagonal quadratic, likewise.
     pub fn quadratic(eigenvalues: Vec<f64>, machines: usize, randomness: &CommonRandomness) -> Self {
         let start = vec![1.0; eigenvalues.len()];
-        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, l1: 0.0 };
+        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, proximal: Proximal::NONE };
         let shares = Shares::Quadratic { eigenvalues, randomness: Box::new(randomness.clone()) };
         Self { shares, spec, machines, rows: machines, weight: machines as f64, start }
     }
@@ -282,10 +283,10 @@ impl Problem {
     }
 
     fn on_rows(&self, data: DataSet, machines: f64) -> Box<dyn Objective> {
-        let ModelSpec { model, classes, alpha, l1 } = self.spec;
+        let ModelSpec { model, classes, alpha, proximal } = self.spec;
         let weight = machines / self.weight;
         let linear = |data: DataSet, loss| {
-            Linear::new(data.matrix, data.labels, loss, weight, alpha).with_l1(l1).with_counts(data.weights)
+            Linear::new(data.matrix, data.labels, loss, weight, alpha).with_proximal(proximal).with_counts(data.weights)
         };
         match model {
             Model::Ridge => Box::new(linear(data, Loss::Ridge)),
@@ -341,7 +342,7 @@ fn start(spec: &ModelSpec, columns: usize, randomness: &CommonRandomness) -> Vec
             let start = spec.model.network(columns, spec.classes).start(|| words.next_unit());
             start.into_iter().map(f64::from).collect()
         }
-        model => vec![0.0; model.coordinates(columns, spec.classes)],
+        model => vec![spec.proximal.clamp(0.0); model.coordinates(columns, spec.classes)],
     }
 }
 

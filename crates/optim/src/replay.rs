@@ -9,6 +9,7 @@ use corewire_journal::{Contents, JournalError};
 use crate::error::RunError;
 use crate::method::{Context, Method};
 use crate::objective::Objective;
+use crate::proximal::Proximal;
 
 /// What a method may ask of an objective beside numbers; the journal's header keeps it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,8 +26,8 @@ pub struct Facts {
     pub convex: bool,
     /// Whether [`Objective::bound_trace`] knows.
     pub trace_known: bool,
-    /// See [`Objective::l1`].
-    pub l1: f64,
+    /// See [`Objective::proximal`].
+    pub proximal: Proximal,
 }
 
 impl Facts {
@@ -39,7 +40,7 @@ impl Facts {
             quadratic: objective.is_quadratic(),
             convex: objective.is_convex(),
             trace_known: objective.bound_trace().is_some(),
-            l1: objective.l1(),
+            proximal: objective.proximal(),
         }
     }
 }
@@ -84,8 +85,8 @@ impl Objective for Spectator {
         0
     }
 
-    fn l1(&self) -> f64 {
-        self.0.l1
+    fn proximal(&self) -> Proximal {
+        self.0.proximal
     }
 }
 

@@ -15,6 +15,7 @@ use corewire_optim::method::{Context, Method};
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::replay::{Facts, Replayed, Spectator};
 use corewire_optim::run::{self, Begin, Ended, Finish, Rules, RunPart, Silent};
 use corewire_optim::state::{digest, restore, save};
@@ -54,7 +55,7 @@ fn leaning(model: Model, alpha: f64) -> Bench {
         labels.iter_mut().enumerate().for_each(|(i, label)| *label = if i % 3 == 0 { -1.0 } else { label.signum() });
     }
     let data = DataSet::new("leaning", Matrix::dense(values, DIM), labels).unit_norm();
-    let spec = ModelSpec { model, classes: 0, alpha, l1: 0.0 };
+    let spec = ModelSpec { model, classes: 0, alpha, proximal: Proximal::NONE };
     let problem = Problem::rows(data, spec, MACHINES, Split::Contiguous, &randomness());
     let constants = Constants::measure(&problem);
     let optimum = optimum::minimise(&mut *problem.pooled().unwrap(), problem.start()).1;
@@ -277,7 +278,7 @@ fn the_quadratic_mean_of_the_smoothnesses_is_measured_and_travels() {
     let c = &bench.constants;
     assert!((c.mean_smoothness - (squares / MACHINES as f64).sqrt()).abs() < 1e-9);
     assert!(c.smoothness <= c.mean_smoothness && c.mean_smoothness < c.max_smoothness);
-    let back = Constants::from_bytes(&c.to_bytes(), MACHINES, c.layout.clone()).unwrap();
+    let back = Constants::from_bytes(&c.to_bytes(), MACHINES, c.layout.clone(), c.proximal).unwrap();
     assert_eq!(&back, c);
 }
 
@@ -761,7 +762,7 @@ fn gradskip_computes_fewer_gradients_in_as_many_rounds_as_scaffnew() {
     let data = DataSet::new("long and short", Matrix::dense(values, DIM), labels);
     let problem = Problem::rows(
         data,
-        ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.01, l1: 0.0 },
+        ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.01, proximal: Proximal::NONE },
         MACHINES,
         Split::Contiguous,
         &randomness(),
@@ -866,40 +867,48 @@ fn lazy_machines_send_less() {
 }
 
 #[test]
-fn proximal_steps_lead_to_the_optimum_with_an_l1_term() {
+fn proximal_steps_lead_to_the_optimum_with_an_l1_term_and_with_bounds() {
     let Bench { problem: smooth, .. } = bench();
     let mut words = randomness().words(Purpose::Synthetic, 1, 0);
     let values: Vec<f64> = (0..80 * DIM).map(|_| words.next_dither()).collect();
     let labels: Vec<f64> = (0..80).map(|i| (i / 8) as f64 - 4.5).collect();
     let data = DataSet::new("l1", Matrix::dense(values, DIM), labels).unit_norm();
-    let problem = Problem::rows(
-        data,
-        ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.02, l1: 0.01 },
-        MACHINES,
-        Split::Contiguous,
-        &randomness(),
-    );
-    let constants = Constants::measure(&problem);
-    assert_eq!(constants.l1, 0.01);
-    let optimum = optimum::minimise_l1(
-        &mut *problem.pooled().unwrap(),
-        problem.start(),
-        constants.smoothness * 1.01,
-        &mut |_| true,
-    )
-    .1;
-    let bench = Bench { problem, constants, optimum };
-    for (id, text, rounds) in [
-        ("cgd", "", 100),
-        ("diana", "codec=natural", 200),
-        ("vr-diana", "codec=natural", 4000),
-        ("ef21", "codec=sign", 1000),
-    ] {
-        let finish = &bench.run(id, text, rounds, 1e-8)[0];
-        assert_eq!(finish.ended, Ended::Target, "{id}: {:.1e}", relative(finish));
+    let bounds = Proximal { lower: -0.5, upper: 0.25, ..Proximal::NONE };
+    for proximal in [Proximal::l1(0.01), bounds, Proximal { l1: 0.01, ..bounds }] {
+        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.02, proximal };
+        let problem = Problem::rows(data.clone(), spec, MACHINES, Split::Contiguous, &randomness());
+        let constants = Constants::measure(&problem);
+        assert_eq!(constants.proximal, proximal);
+        let (x, optimum) = optimum::minimise_proximal(
+            &mut *problem.pooled().unwrap(),
+            problem.start(),
+            constants.smoothness * 1.01,
+            &mut |_| true,
+        );
+        let touching =
+            x.iter().filter(|&&x| x == proximal.lower || x == proximal.upper || (x == 0.0 && proximal.l1 > 0.0));
+        assert!(touching.count() > 0, "{proximal:?} does nothing");
+        let bench = Bench { problem, constants, optimum };
+        for (id, text, rounds) in [
+            ("cgd", "", 100),
+            ("acgd", "", 100),
+            ("diana", "codec=natural", 200),
+            ("vr-diana", "codec=natural", 4000),
+            ("ef21", "codec=sign", 1000),
+        ] {
+            let finish = &bench.run(id, text, rounds, 1e-8)[0];
+            assert_eq!(finish.ended, Ended::Target, "{id} with {proximal:?}: {:.1e}", relative(finish));
+            assert!(finish.iterate.iter().all(|x| (proximal.lower..=proximal.upper).contains(x)), "{id}");
+        }
+        for other in ["scaffnew", "cg"] {
+            let refused = build(other, "", &smooth, &bench.constants);
+            assert!(refused.err().unwrap().contains(if proximal.is_bounded() {
+                "`problem.lower`"
+            } else {
+                "`problem.l1`"
+            }));
+        }
     }
-    let refused = build("scaffnew", "", &smooth, &bench.constants);
-    assert!(refused.err().unwrap().contains("proximal"));
 }
 
 /// 30 rows of 50 columns without a penalty: f* = 0 on a space of 20 dimensions.
@@ -908,7 +917,7 @@ fn flat() -> Bench {
     let values: Vec<f64> = (0..30 * DIM).map(|at| words.next_dither() / (1 + at % DIM) as f64).collect();
     let labels: Vec<f64> = (0..30).map(|_| words.next_dither()).collect();
     let data = DataSet::new("flat", Matrix::dense(values, DIM), labels).unit_norm();
-    let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, l1: 0.0 };
+    let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 0.0, proximal: Proximal::NONE };
     let problem = Problem::rows(data, spec, MACHINES, Split::Contiguous, &randomness());
     let constants = Constants::measure(&problem);
     assert_eq!(constants.strong_convexity, 0.0);

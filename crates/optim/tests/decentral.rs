@@ -13,6 +13,7 @@ use corewire_optim::method::Method;
 use corewire_optim::method::core::{Core, CoreAlgorithm, Goal, Plan, Wire};
 use corewire_optim::optimum;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::run::{self, Begin, Ended, Finish, Rules, RunPart, Silent};
 use corewire_sketch::{AnySketch, CommonRandomness, Family, Seed};
 
@@ -45,7 +46,7 @@ impl Bench {
     fn new(data: DataSet, model: Model, alpha: f64, machines: usize) -> Self {
         let problem = Problem::rows(
             data,
-            ModelSpec { model, classes: 0, alpha, l1: 0.0 },
+            ModelSpec { model, classes: 0, alpha, proximal: Proximal::NONE },
             machines,
             Split::Random,
             &randomness(),

@@ -5,6 +5,7 @@ use corewire_nn::Architecture;
 use corewire_optim::method::nonconvex::Landscape;
 use corewire_optim::objective::Objective;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::spectrum::Density;
 use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Seed, Sketch};
 
@@ -16,7 +17,13 @@ fn randomness(seed: u64) -> CommonRandomness {
 fn problem(hidden: usize, rows: usize, machines: usize) -> Problem {
     let model = Model::Network { architecture: Architecture::Mlp { hidden }, augment: false };
     let data = corewire_data::digits().first_rows(rows).unit_norm();
-    Problem::rows(data, ModelSpec { model, classes: 10, alpha: 0.0, l1: 0.0 }, machines, Split::Random, &randomness(0))
+    Problem::rows(
+        data,
+        ModelSpec { model, classes: 10, alpha: 0.0, proximal: Proximal::NONE },
+        machines,
+        Split::Random,
+        &randomness(0),
+    )
 }
 
 fn norm_squared(v: &[f64]) -> f64 {

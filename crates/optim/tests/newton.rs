@@ -8,6 +8,7 @@ use corewire_data::{DataSet, Matrix};
 use corewire_optim::catalogue::{self, Constants, MethodSettings, Request};
 use corewire_optim::method::Method;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::replay::{self, Facts};
 use corewire_optim::run::{Begin, Ended, Finish, Gap, Rules, RunPart, Silent, run};
 use corewire_optim::{RunError, state};
@@ -16,7 +17,7 @@ use group::*;
 
 fn method(id: &str, problem: &Problem, seed: u64, curvature: bool) -> Box<dyn Method> {
     let constants = match id {
-        "core-newton" => Constants::none(problem.dim(), problem.machines(), 0.0),
+        "core-newton" => Constants::none(problem.dim(), problem.machines(), Proximal::NONE),
         _ => Constants::measure(problem),
     };
     let request = Request {
@@ -97,7 +98,7 @@ fn random_problem(number: u64) -> (Problem, String) {
     let entries: Vec<f64> = (0..count * dim).map(|at| column(at % dim) * (2.0 * values.next_unit() - 1.0)).collect();
     let labels: Vec<f64> = (0..count).map(|_| if values.next_coin(0.4) { 1.0 } else { -1.0 }).collect();
     let set = DataSet::new("random", Matrix::dense(entries, dim), labels).unit_norm();
-    let spec = ModelSpec { model, classes: 0, alpha, l1: 0.0 };
+    let spec = ModelSpec { model, classes: 0, alpha, proximal: Proximal::NONE };
     let about = format!("problem {number}: d = {dim}, n = {machines}, {count} rows, alpha {alpha}, {split}, {model:?}");
     (Problem::rows(set, spec, machines, split, &randomness(number)), about)
 }
@@ -195,7 +196,7 @@ fn the_gap_is_not_believed_before_there_is_an_estimate_of_it() {
         entries.extend([label + 2.0 * words.next_unit() - 1.0, 2.0 * words.next_unit() - 1.0, 9.0]);
     }
     let data = DataSet::new("blobs", Matrix::dense(entries, 3), labels);
-    let spec = ModelSpec { model: Model::Logistic, classes: 0, alpha: 1.0 / 300.0, l1: 0.0 };
+    let spec = ModelSpec { model: Model::Logistic, classes: 0, alpha: 1.0 / 300.0, proximal: Proximal::NONE };
     for seed in 0..10 {
         let problem = Problem::rows(data.clone(), spec, 3, Split::Label, &randomness(seed));
         ends_by_its_gap(&problem, seed, &format!("seed {seed}"));

@@ -15,6 +15,7 @@ use corewire_optim::method::{Context, Method};
 use corewire_optim::objective::{Objective, Quadratic};
 use corewire_optim::optimum;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::run::{Ended, Observer, Record, Rules, Silent};
 use corewire_optim::state::{Stateful, Visitor};
 use corewire_optim::tuning::Curvature;
@@ -358,13 +359,14 @@ fn usable_constants_beat_the_printed_ones() {
 fn proximal_core_methods_reach_the_l1_optimum_and_its_zeros_with_any_budget_and_wire() {
     let problem = Problem::rows(
         digits(),
-        ModelSpec { model: Model::Logistic, classes: 0, alpha: 1e-3, l1: 1e-3 },
+        ModelSpec { model: Model::Logistic, classes: 0, alpha: 1e-3, proximal: Proximal::l1(1e-3) },
         3,
         Split::Random,
         &randomness(0),
     );
     let smoothness = 1.02 * smoothness(&problem);
-    let (x, best) = optimum::minimise_l1(&mut *problem.pooled().unwrap(), problem.start(), smoothness, &mut |_| true);
+    let (x, best) =
+        optimum::minimise_proximal(&mut *problem.pooled().unwrap(), problem.start(), smoothness, &mut |_| true);
     let support = |x: &[f64]| x.iter().map(|x| *x != 0.0).collect::<Vec<bool>>();
     assert!(x.contains(&0.0), "an l1 optimum has zeros");
     let descent = CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::Safe, batch: None };
@@ -384,6 +386,54 @@ fn proximal_core_methods_reach_the_l1_optimum_and_its_zeros_with_any_budget_and_
         // left 1e-4 for ever.
         assert!(left < 1e-8, "{left}");
         assert_eq!(support(&finish.iterate), support(&x), "the coordinates that are not 0");
+    }
+}
+
+#[test]
+fn proximal_core_methods_reach_the_optimum_within_bounds() {
+    for (bounds, start) in [
+        (Proximal { lower: 0.0, ..Proximal::NONE }, 0.0),
+        (Proximal { lower: -0.5, upper: 0.25, ..Proximal::NONE }, 0.0),
+        (Proximal { l1: 1e-3, lower: 0.125, upper: 2.0 }, 0.125),
+    ] {
+        let spec = ModelSpec { model: Model::Logistic, classes: 0, alpha: 1e-3, proximal: bounds };
+        let problem = Problem::rows(digits(), spec, 3, Split::Random, &randomness(0));
+        assert!(problem.start().iter().all(|x| *x == start), "it begins within the bounds");
+        let smoothness = 1.02 * smoothness(&problem);
+        // The slow, obvious version: projected gradients on all rows. Above 0 the l1 term has the slope l1.
+        let mut pooled = problem.pooled().unwrap();
+        let (mut x, mut gradient) = (problem.start().to_vec(), vec![0.0; problem.dim()]);
+        for _ in 0..5_000 {
+            pooled.gradient(&x, &mut gradient);
+            for (x, g) in x.iter_mut().zip(&gradient) {
+                *x = (*x - (g + bounds.l1) / smoothness).max(bounds.lower).min(bounds.upper);
+            }
+        }
+        let best = pooled.value(&x);
+        let (_, accelerated) = optimum::minimise_proximal(&mut *pooled, problem.start(), smoothness, &mut |_| true);
+        let initial = pooled.value(problem.start());
+        assert!((accelerated - best).abs() < 1e-10 * (initial - best), "{accelerated} {best}");
+        let descent = CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::Safe, batch: None };
+        let coded = Wire::Quantised(Quantiser::default());
+        for (algorithm, budget, wire, count) in
+            [(descent, Some(64), F32, 4000), (CoreAlgorithm::Accelerated { fixed: None }, None, coded, 2500)]
+        {
+            let plan = plan(Family::Hadamard, budget, wire, 1);
+            let finish = solve(&problem, &rounds(count), &|| core(&plan, algorithm.clone(), &problem, None));
+            let left = (finish.last.value.unwrap() - best) / (initial - best);
+            println!("{algorithm:?} within {bounds:?}: {left:.2e} left after {count} rounds");
+            assert!(left.abs() < 1e-8, "{left}");
+            // Where the gradient pushes against a bound the coordinate is there to the last bit.
+            pooled.gradient(&x, &mut gradient);
+            let pushed = |i: &usize| {
+                let slope = gradient[*i] + bounds.l1;
+                (x[*i] == bounds.lower && slope > 1e-4) || (x[*i] == bounds.upper && slope < -1e-4)
+            };
+            let pushed: Vec<usize> = (0..x.len()).filter(pushed).collect();
+            assert!(pushed.len() >= 5, "the bounds do something: {pushed:?}");
+            assert!(pushed.iter().all(|&i| finish.iterate[i] == x[i]), "{:?}", finish.iterate);
+            assert!(finish.iterate.iter().all(|x| (bounds.lower..=bounds.upper).contains(x)));
+        }
     }
 }
 

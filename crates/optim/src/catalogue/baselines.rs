@@ -68,7 +68,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let momentum = v.number("momentum", (1.0 - root) / (1.0 + root), 0.0, 1.0)?;
             Ok(boxed(GradientMethod::new(
                 b.exact(),
-                Accelerated::new(start, step, 1.0 - momentum).with_l1(b.constants.l1),
+                Accelerated::new(start, step, 1.0 - momentum).with_proximal(b.constants.proximal),
             )))
         },
         ..PLAIN
@@ -410,7 +410,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
                 step: b.scale / (known.smoothness + 6.0 * known.noise(omega, common) * own + 6.0 * sampled),
                 batch,
                 probability: v.number("p", 0.05, 1e-6, 1.0)?,
-                l1: known.l1,
+                proximal: known.proximal,
             };
             let estimator = Diana::new(channel, b.dim, 1.0 / (1.0 + omega));
             Ok(boxed(VrDiana::new(b.start(), estimator, settings, b.randomness)))

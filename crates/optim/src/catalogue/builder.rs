@@ -261,7 +261,7 @@ impl Builder<'_> {
 
     /// Descent by this step of theory.
     pub(super) fn descending(&self, step: f64) -> Descent {
-        Descent::new(self.start(), Step::Fixed(self.scale * step)).with_l1(self.constants.l1)
+        Descent::new(self.start(), Step::Fixed(self.scale * step)).with_proximal(self.constants.proximal)
     }
 
     /// Plain averaging of an unbiased codec: 1/(L + 2 omega Lmax/n), since E||ghat||^2 <= ||grad f||^2 + (omega/n) mean ||g_i||^2.

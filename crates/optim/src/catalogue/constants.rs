@@ -6,6 +6,7 @@ use corewire_comm::numbers;
 use crate::layout::Layout;
 use crate::method::baselines::local_smoothness;
 use crate::problem::Problem;
+use crate::proximal::Proximal;
 
 /// What theory's parameters may use. It is given to every method alike, and not billed.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +31,8 @@ pub struct Constants {
     pub diagonal: Option<Vec<f64>>,
     /// The largest eigenvalue of D^(-1/2) A D^(-1/2) with the diagonal D of A: 1 for a diagonal A, d at most, and d where it is not known.
     pub coupling: f64,
-    /// Weight of an l1 term. Methods made of an estimator and descent apply its proximal step; others refuse it.
-    pub l1: f64,
+    /// An l1 term and bounds. Methods made of an estimator and descent apply their proximal step; others refuse them.
+    pub proximal: Proximal,
     /// The blocks of the coordinates.
     pub layout: Layout,
 }
@@ -91,7 +92,7 @@ impl Constants {
             dim,
             diagonal,
             coupling: rounded(coupling.max(1.0)),
-            l1: pooled.l1(),
+            proximal: pooled.proximal(),
             layout: pooled.layout(),
         }
     }
@@ -127,7 +128,7 @@ fn rounded(x: f64) -> f64 {
 
 impl Constants {
     /// All zero, for methods that need none.
-    pub fn none(dim: usize, machines: usize, l1: f64) -> Self {
+    pub fn none(dim: usize, machines: usize, proximal: Proximal) -> Self {
         Self {
             smoothness: 0.0,
             max_smoothness: 0.0,
@@ -139,32 +140,32 @@ impl Constants {
             dim,
             diagonal: None,
             coupling: dim as f64,
-            l1,
+            proximal,
             layout: Layout::vector(dim),
         }
     }
 
     /// For a network, which is trained by rates: what theory's steps would be is of no account.
     pub fn of_network(machines: usize, layout: Layout) -> Self {
-        let none = Self::none(layout.dim(), machines, 0.0);
+        let none = Self::none(layout.dim(), machines, Proximal::NONE);
         Self { smoothness: 1.0, max_smoothness: 1.0, mean_smoothness: 1.0, trace: 1.0, layout, ..none }
     }
 
-    /// The numbers as bytes, so that every process works with those of machine 0; the layout is known to all.
+    /// The numbers as bytes, so that every process works with those of machine 0; layout and proximal step are known to all.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { smoothness, max_smoothness, mean_smoothness, strong_convexity, trace, coupling, l1, .. } = *self;
+        let Self { smoothness, max_smoothness, mean_smoothness, strong_convexity, trace, coupling, .. } = *self;
         let measured = f64::from(u8::from(self.measured));
-        let numbers = [smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling, l1];
+        let numbers = [smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling];
         let mut bytes = numbers::to_bytes(&numbers);
         numbers::push(self.diagonal.as_deref().unwrap_or(&[]), &mut bytes);
         bytes
     }
 
     /// Undoes [`Constants::to_bytes`].
-    pub fn from_bytes(bytes: &[u8], machines: usize, layout: Layout) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8], machines: usize, layout: Layout, proximal: Proximal) -> Option<Self> {
         let numbers: Vec<f64> = numbers::read(bytes).collect();
-        let (&[smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling, l1], diagonal) =
-            numbers.split_first_chunk::<8>()?;
+        let (&[smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling], diagonal) =
+            numbers.split_first_chunk::<7>()?;
         let dim = layout.dim();
         let diagonal = (diagonal.len() == dim && dim > 0).then(|| diagonal.to_vec());
         Some(Self {
@@ -178,7 +179,7 @@ impl Constants {
             dim,
             diagonal,
             coupling,
-            l1,
+            proximal,
             layout,
         })
     }

@@ -60,7 +60,7 @@ pub struct MethodInfo {
     pub exact: bool,
     /// Whether its theory is for convex problems alone.
     pub convex_only: bool,
-    /// Whether it takes the proximal step of an l1 term.
+    /// Whether it takes the proximal step of an l1 term and of bounds.
     pub proximal: bool,
     /// What can be set after the colon.
     pub parameters: &'static [Parameter],
@@ -329,16 +329,19 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
                 Some(_) => "networks are not trained by gossip: leave `graph.gossip` at \"tree\"".to_owned(),
             })
         }
-        None if constants.l1 != 0.0 && !info.proximal => {
+        None if !constants.proximal.is_none() && !info.proximal => {
             let others: Vec<&str> = methods().filter(|other| other.proximal).map(|other| other.id).take(4).collect();
-            Err(format!("method `{id}` has no proximal step for `problem.l1`; take {}", others.join(", ")))
+            Err(format!("method `{id}` has no proximal step for {}; take {}", asking(constants), others.join(", ")))
         }
         None if info.needs_strong_convexity() => {
             Ok(Box::new(Reduced::new((info.build)(&builder)?, settings.goal.target)))
         }
         None => (info.build)(&builder),
-        Some(_) if constants.l1 != 0.0 => {
-            Err(format!("`{id}` by gossip has no proximal step: set `problem.l1` = 0, or `graph.gossip` = \"tree\""))
+        Some(_) if !constants.proximal.is_none() => {
+            let keys = asking(constants);
+            Err(format!(
+                "`{id}` by gossip has no proximal step for {keys}: remove it, or set `graph.gossip` = \"tree\""
+            ))
         }
         Some(averaging) => {
             let unsuited = || {
@@ -350,6 +353,15 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
             };
             info.gossip.ok_or_else(unsuited)?(&builder, averaging)
         }
+    }
+}
+
+/// The keys that ask for a proximal step.
+fn asking(constants: &Constants) -> &'static str {
+    match (constants.proximal.l1 != 0.0, constants.proximal.is_bounded()) {
+        (true, false) => "`problem.l1`",
+        (false, _) => "`problem.lower` and `problem.upper`",
+        (true, true) => "`problem.l1`, `problem.lower` and `problem.upper`",
     }
 }
 

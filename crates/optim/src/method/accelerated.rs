@@ -1,10 +1,10 @@
 //! Momentum: y = x + (1 - b)(x - x_prev), x+ = y - h g~(y). With a sketched estimate it is CORE-AGD (Algorithm 4, with usable constants).
 
-use super::descent::shrink;
 use super::gradient::Algorithm;
 use super::{Context, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::Estimate;
+use crate::proximal::Proximal;
 use crate::state::{Scope, Stateful, Visitor};
 use crate::tuning::{Curvature, Pair, Spectrum, accelerate};
 
@@ -53,14 +53,14 @@ pub struct Accelerated {
     query: Vec<f64>,
     pair: Pair,
     guard: Option<Guard>,
-    l1: f64,
+    proximal: Proximal,
 }
 
 impl Accelerated {
     /// From a start, with a fixed pair.
     pub fn new(start: Vec<f64>, step: f64, damping: f64) -> Self {
         let pair = Pair { step, damping, decay: 1.0 };
-        Self { previous: start.clone(), query: start.clone(), x: start, pair, guard: None, l1: 0.0 }
+        Self { previous: start.clone(), query: start.clone(), x: start, pair, guard: None, proximal: Proximal::NONE }
     }
 
     /// From a start, with a pair that was tuned for the guard's curvature.
@@ -70,9 +70,9 @@ impl Accelerated {
 }
 
 impl Accelerated {
-    /// With a proximal step for `l1` ||x||_1.
-    pub fn with_l1(self, l1: f64) -> Self {
-        Self { l1, ..self }
+    /// With a proximal step.
+    pub fn with_proximal(self, proximal: Proximal) -> Self {
+        Self { proximal, ..self }
     }
 }
 
@@ -110,16 +110,16 @@ impl Algorithm for Accelerated {
     ) -> Result<Outcome, RunError> {
         let Pair { step, damping, .. } = self.pair;
         std::mem::swap(&mut self.previous, &mut self.x);
-        // What vanishes at the end: the gradient, or with an l1 term the step over its length.
+        // What vanishes at the end: the gradient, or with a proximal step the move over the step's length.
         let mut energy = estimate.energy;
-        if self.l1 == 0.0 {
+        if self.proximal.is_none() {
             for i in 0..self.x.len() {
                 self.x[i] = self.query[i] - step * gradient[i];
             }
         } else {
             energy = 0.0;
             for i in 0..self.x.len() {
-                self.x[i] = shrink(self.query[i] - step * gradient[i], step * self.l1);
+                self.x[i] = self.proximal.step(self.query[i] - step * gradient[i], step);
                 energy += ((self.x[i] - self.query[i]) / step).powi(2);
             }
         }

@@ -12,6 +12,7 @@ use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::{Anchored, MeanEstimator, Momentum, Quantised, Quantiser, Sketched, Width};
 use crate::probe::Probe;
+use crate::proximal::Proximal;
 use crate::spectrum::Density;
 use crate::state::{Stateful, Visitor};
 use crate::tuning::{Curvature, Pair, Spectrum, decay};
@@ -99,10 +100,15 @@ impl Plan {
         })
     }
 
-    /// The estimator of a method with this l1 term: anchored where there is one, since the gradient does not vanish then.
-    fn estimator_with(&self, dim: usize, budget: usize, l1: f64) -> Result<Box<dyn MeanEstimator>, RunError> {
+    /// The estimator of a method with this proximal step: anchored where there is one, since the gradient does not vanish then.
+    fn estimator_with(
+        &self,
+        dim: usize,
+        budget: usize,
+        proximal: &Proximal,
+    ) -> Result<Box<dyn MeanEstimator>, RunError> {
         let estimator = self.estimator(dim, budget)?;
-        if l1 == 0.0 {
+        if proximal.is_none() {
             return Ok(estimator);
         }
         let (m, d) = (budget as f64, dim as f64);
@@ -182,7 +188,7 @@ pub enum StepRule {
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one a run")]
 pub enum CoreAlgorithm {
-    /// CORE-GD, with a proximal step for l1, and CORE-SGD with mini-batches.
+    /// CORE-GD, with a proximal step, and CORE-SGD with mini-batches.
     Descent {
         /// How far.
         step: StepRule,
@@ -191,7 +197,7 @@ pub enum CoreAlgorithm {
         /// The share of the last velocity that is kept.
         momentum: f64,
     },
-    /// CORE-AGD, with a proximal step for l1, tuned and guarded, or with a fixed step and damping.
+    /// CORE-AGD, with a proximal step, tuned and guarded, or with a fixed step and damping.
     Accelerated {
         /// (h, b) where they are given.
         fixed: Option<(f64, f64)>,
@@ -244,15 +250,15 @@ impl Core {
         if let Some(known) = self.known {
             self.settings.trace = Some(known.trace);
             self.settings.smoothness = Some(known.smoothness);
-            return Ok(self.tune(known, context.objective.l1()));
+            return Ok(self.tune(known, &context.objective.proximal()));
         }
         let dim = self.start.len();
         let probe = Probe::new(dim, &self.plan.randomness);
         let message = probe.message(context, &self.start)?;
-        let (strong_convexity, l1) = (context.objective.strong_convexity(), context.objective.l1());
+        let (strong_convexity, proximal) = (context.objective.strong_convexity(), context.objective.proximal());
         let mut answer = |messages: &[&[u8]]| {
             let curvature = probe.guess(messages, strong_convexity)?;
-            let tuned = self.tune(curvature, l1);
+            let tuned = self.tune(curvature, &proximal);
             let numbers = [curvature.trace, curvature.smoothness, tuned.budget as f64, tuned.step, tuned.damping];
             let mut reply = Vec::new();
             numbers::push_floats(&numbers, false, &mut reply);
@@ -273,12 +279,12 @@ impl Core {
     }
 
     /// What the plan leaves open: the budget, and the pair of the accelerated method.
-    fn tune(&self, curvature: Curvature, l1: f64) -> Tuned {
+    fn tune(&self, curvature: Curvature, proximal: &Proximal) -> Tuned {
         let accelerated = matches!(self.algorithm, CoreAlgorithm::Accelerated { .. });
-        let budget = self.plan.budget.unwrap_or_else(|| match l1 > 0.0 {
+        let budget = self.plan.budget.unwrap_or_else(|| match proximal.is_none() {
+            true => self.plan.automatic_budget(&curvature, accelerated),
             // Noise of a lagging anchor is dearer than a few more scalars of a bit.
-            true => self.plan.full_budget(curvature.dim),
-            false => self.plan.automatic_budget(&curvature, accelerated),
+            false => self.plan.full_budget(curvature.dim),
         });
         let counting = self.plan.counting_budget(curvature.dim, budget);
         let pair = match accelerated {
@@ -309,7 +315,7 @@ impl Method for Core {
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let dim = self.start.len();
         let start = self.start.clone();
-        let l1 = context.objective.l1();
+        let proximal = context.objective.proximal();
         let (budget, inner): (usize, Box<dyn Method>) = match self.algorithm.clone() {
             CoreAlgorithm::Conjugate { memory, number_bytes } => {
                 let budget = self.plan.budget.unwrap_or_else(|| self.plan.full_budget(dim));
@@ -332,8 +338,8 @@ impl Method for Core {
                         )
                     }
                 };
-                let estimator = self.plan.estimator_with(dim, budget, l1)?;
-                (budget, Box::new(GradientMethod::new(estimator, algorithm.with_l1(l1))))
+                let estimator = self.plan.estimator_with(dim, budget, &proximal)?;
+                (budget, Box::new(GradientMethod::new(estimator, algorithm.with_proximal(proximal))))
             }
             CoreAlgorithm::Descent { step, batch, momentum } => {
                 let needs =
@@ -349,8 +355,8 @@ impl Method for Core {
                     (StepRule::Fixed(step), _) => Step::Fixed(step),
                     _ => Step::LineSearch,
                 };
-                let algorithm = Descent::new(start, step).with_l1(l1);
-                let estimator = self.plan.estimator_with(dim, budget, l1)?;
+                let algorithm = Descent::new(start, step).with_proximal(proximal);
+                let estimator = self.plan.estimator_with(dim, budget, &proximal)?;
                 let estimator = match momentum == 0.0 {
                     true => estimator,
                     false => Box::new(Momentum::<f64, _>::new(estimator, dim, momentum)),

@@ -4,6 +4,7 @@ use super::gradient::Algorithm;
 use super::{Context, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::Estimate;
+use crate::proximal::Proximal;
 use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 
@@ -46,11 +47,11 @@ impl Schedule {
 /// What is left of a step at the end of the cosine: the paper's networks go from 5e-2 to 3e-6.
 const LEAST_SHARE: f64 = 6e-5;
 
-/// x+ = prox(x - h g~), where prox shrinks towards 0 by h l1.
+/// x+ = prox(x - h g~), where prox is the proximal step of an l1 term and bounds.
 pub struct Descent {
     x: Vec<f64>,
     step: Step,
-    l1: f64,
+    proximal: Proximal,
     curvature: Vec<f64>,
     momentum: f64,
     /// v = b v + (1 - b) g~, where b is the momentum; nothing without one.
@@ -62,12 +63,20 @@ pub struct Descent {
 impl Descent {
     /// From a start.
     pub fn new(start: Vec<f64>, step: Step) -> Self {
-        Self { x: start, step, l1: 0.0, curvature: Vec::new(), momentum: 0.0, velocity: Vec::new(), decay: 0.0 }
+        Self {
+            x: start,
+            step,
+            proximal: Proximal::NONE,
+            curvature: Vec::new(),
+            momentum: 0.0,
+            velocity: Vec::new(),
+            decay: 0.0,
+        }
     }
 
-    /// With a proximal step for `l1` ||x||_1.
-    pub fn with_l1(mut self, l1: f64) -> Self {
-        self.l1 = l1;
+    /// With a proximal step.
+    pub fn with_proximal(mut self, proximal: Proximal) -> Self {
+        self.proximal = proximal;
         self
     }
 
@@ -82,17 +91,6 @@ impl Descent {
         self.momentum = momentum;
         self.velocity = if momentum == 0.0 { Vec::new() } else { vec![0.0; self.x.len()] };
         self
-    }
-}
-
-/// The proximal step of `threshold` ||x||_1.
-pub fn shrink(x: f64, threshold: f64) -> f64 {
-    if x > threshold {
-        x - threshold
-    } else if x < -threshold {
-        x + threshold
-    } else {
-        0.0
     }
 }
 
@@ -132,13 +130,14 @@ impl Algorithm for Descent {
             *v = self.momentum * *v + (1.0 - self.momentum) * g;
         }
         let direction = if self.momentum == 0.0 { gradient } else { &self.velocity };
-        // What vanishes at the end: the gradient, or with an l1 term the step over its length.
-        let mut energy = if self.l1 == 0.0 { estimate.energy } else { 0.0 };
+        // What vanishes at the end: the gradient, or with a proximal step the move over the step's length.
+        let free = self.proximal.is_none();
+        let mut energy = if free { estimate.energy } else { 0.0 };
         for (x, g) in self.x.iter_mut().zip(direction) {
             let last = *x;
             *x -= step * (g + self.decay * last);
-            if self.l1 != 0.0 {
-                *x = shrink(*x, step * self.l1);
+            if !free {
+                *x = self.proximal.step(*x, step);
                 energy += ((*x - last) / step).powi(2);
             }
         }

@@ -192,10 +192,11 @@ mod tests {
 
     use super::*;
     use crate::problem::{Model, ModelSpec, Problem};
+    use crate::proximal::Proximal;
 
     /// What every machine gets of the means, or why it gets none.
     fn means(machines: usize, of: impl Fn(usize) -> f64 + Sync, short: Option<usize>) -> Vec<Result<f64, RunError>> {
-        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 1e-3, l1: 0.0 };
+        let spec = ModelSpec { model: Model::Ridge, classes: 0, alpha: 1e-3, proximal: Proximal::NONE };
         let randomness = CommonRandomness::new(&Seed::reproducible(1));
         let problem = Problem::rows(corewire_data::digits().first_rows(20), spec, machines, Split::Random, &randomness);
         group::run(machines, |machine| {

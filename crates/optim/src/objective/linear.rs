@@ -6,6 +6,7 @@ use corewire_sketch::Words;
 
 use super::{Curved, Objective, wanted};
 use crate::layout::Layout;
+use crate::proximal::Proximal;
 use corewire_algebra::vector;
 
 /// The loss of a row.
@@ -34,7 +35,7 @@ pub struct Linear {
     alpha: f64,
     /// Weight of the non-convex regulariser sum x_j^2/(1 + x_j^2), the field's standard test of non-convex methods.
     nonconvex: f64,
-    l1: f64,
+    proximal: Proximal,
     /// Scratch: b'x for every row (and class), then what is multiplied back.
     margins: Vec<f64>,
     other: Vec<f64>,
@@ -65,7 +66,7 @@ impl Linear {
             counts: Vec::new(),
             alpha,
             nonconvex: 0.0,
-            l1: 0.0,
+            proximal: Proximal::NONE,
             margins,
         }
     }
@@ -76,9 +77,9 @@ impl Linear {
         self
     }
 
-    /// Says that `lambda` ||x||_1 belongs to the problem.
-    pub fn with_l1(mut self, lambda: f64) -> Self {
-        self.l1 = lambda;
+    /// Says that an l1 term and bounds belong to the problem.
+    pub fn with_proximal(mut self, proximal: Proximal) -> Self {
+        self.proximal = proximal;
         self
     }
 
@@ -214,8 +215,8 @@ impl Objective for Linear {
         if self.nonconvex != 0.0 {
             value += self.nonconvex * x.iter().map(|x| x * x / (1.0 + x * x)).sum::<f64>();
         }
-        if self.l1 != 0.0 {
-            value += self.l1 * x.iter().map(|x| x.abs()).sum::<f64>();
+        if self.proximal.l1 != 0.0 {
+            value += self.proximal.l1 * x.iter().map(|x| x.abs()).sum::<f64>();
         }
         value
     }
@@ -387,8 +388,8 @@ impl Objective for Linear {
         self.add_regulariser_gradient(x, out);
     }
 
-    fn l1(&self) -> f64 {
-        self.l1
+    fn proximal(&self) -> Proximal {
+        self.proximal
     }
 
     fn curved(&mut self) -> Option<&mut dyn Curved> {

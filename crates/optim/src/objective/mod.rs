@@ -15,6 +15,7 @@ use corewire_algebra::eigen::Eigen;
 use corewire_sketch::Words;
 
 use crate::layout::Layout;
+use crate::proximal::Proximal;
 
 /// One machine's f_i, scaled so that f is the mean of all f_i.
 ///
@@ -89,9 +90,9 @@ pub trait Objective: Send {
         self.gradient(x, out);
     }
 
-    /// Weight lambda of an l1 term that belongs to the problem but not to the gradient: methods apply its proximal step.
-    fn l1(&self) -> f64 {
-        0.0
+    /// What belongs to the problem but not to the gradient: methods apply its proximal step.
+    fn proximal(&self) -> Proximal {
+        Proximal::NONE
     }
 
     /// What is known of the Hessian beyond products, where it is.

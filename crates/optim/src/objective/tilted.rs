@@ -4,6 +4,7 @@ use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 
 use super::{Curved, Objective};
 use crate::layout::Layout;
+use crate::proximal::Proximal;
 
 /// f_i(x) + (pull/2)||x||^2 - <tilt, x>; no tilt at all stands for zeros.
 pub(crate) struct Tilted<'a> {
@@ -62,8 +63,8 @@ impl Objective for Tilted<'_> {
         self.inner.rows()
     }
 
-    fn l1(&self) -> f64 {
-        self.inner.l1()
+    fn proximal(&self) -> Proximal {
+        self.inner.proximal()
     }
 
     /// That of the rows does not change.

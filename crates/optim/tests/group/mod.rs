@@ -12,6 +12,7 @@ use corewire_optim::method::Method;
 use corewire_optim::method::core::{Core, CoreAlgorithm, Goal, Plan, Wire};
 use corewire_optim::optimum;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
+use corewire_optim::proximal::Proximal;
 use corewire_optim::run::{Begin, Finish, Observer, Rules, RunPart, Silent, run};
 use corewire_optim::tuning::Curvature;
 use corewire_sketch::{CommonRandomness, Family, Seed};
@@ -96,7 +97,7 @@ pub fn digits() -> DataSet {
 }
 
 pub fn rows(data: DataSet, model: Model, alpha: f64, machines: usize, split: Split) -> Problem {
-    let spec = ModelSpec { model, classes: classes(&data, model), alpha, l1: 0.0 };
+    let spec = ModelSpec { model, classes: classes(&data, model), alpha, proximal: Proximal::NONE };
     Problem::rows(data, spec, machines, split, &randomness(0))
 }
 

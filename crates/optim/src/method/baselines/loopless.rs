@@ -6,8 +6,8 @@ use corewire_sketch::{CommonRandomness, Purpose};
 use super::local::local_gradient;
 use crate::error::RunError;
 use crate::estimator::Diana;
-use crate::method::descent::shrink;
 use crate::method::{Context, Method, Outcome, Settings};
+use crate::proximal::Proximal;
 use crate::state::{Scope, Stateful, Visitor};
 
 /// VR-DIANA in its loopless form: machine i hands DIANA the gradient of a few rows at x, less that of the same rows at w, plus that of
@@ -31,8 +31,8 @@ pub struct VrDianaSettings {
     pub batch: usize,
     /// How often w moves.
     pub probability: f64,
-    /// Weight of an l1 term.
-    pub l1: f64,
+    /// The problem's proximal step.
+    pub proximal: Proximal,
 }
 
 impl VrDiana {
@@ -57,7 +57,7 @@ impl Method for VrDiana {
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
-        let VrDianaSettings { step, batch, probability, l1 } = self.settings;
+        let VrDianaSettings { step, batch, probability, proximal } = self.settings;
         let dim = self.x.len();
         let (mut here, mut there, mut mean) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
         if self.anchor.is_empty() {
@@ -75,7 +75,7 @@ impl Method for VrDiana {
             self.w.copy_from_slice(&self.x);
             self.anchor.clear();
         }
-        self.x.iter_mut().zip(&mean).for_each(|(x, g)| *x = shrink(*x - step * g, step * l1));
+        self.x.iter_mut().zip(&mean).for_each(|(x, g)| *x = proximal.step(*x - step * g, step));
         Ok(Outcome { gradient_norm: Some(estimate.energy.sqrt()), step: Some(step), ..Outcome::default() })
     }
 
