@@ -22,6 +22,8 @@ const REFRESHES: f64 = 3.0;
 const APART: u64 = 2;
 /// Where gradients scatter more than this times what sampling explains, machines are unlike.
 const SCATTER: f64 = 2.0;
+/// Off quadratics the hub's own curvature stands as long as x has moved by less than this share of its length.
+const NEAR: f64 = 0.3;
 /// The share of added curvature that is forgotten after an accepted step.
 const FORGET: f64 = 0.2;
 
@@ -49,6 +51,8 @@ pub(super) struct Hub {
     preconditioner: Option<Preconditioner>,
     /// The hub's own curvature at x0, until it is used, and whether its rows are too few to stand for all.
     own: Option<Eigen>,
+    /// Where the hub's own curvature was last taken.
+    curved_at: Vec<f64>,
     too_few: bool,
     /// Curvature added to the preconditioner where it was found to lack some.
     added: f64,
@@ -90,6 +94,7 @@ impl Hub {
             mean_shift: vec![0.0; dim],
             preconditioner: None,
             own,
+            curved_at: Vec::new(),
             too_few,
             added: 0.0,
             secants: Secants::new(PAIRS),
@@ -140,8 +145,12 @@ impl Hub {
         if self.has_factors && self.preconditioner.is_none() {
             // After a resume.
             self.build_from_factors();
-        } else if self.preconditioner.is_none() || (!self.has_factors && !quadratic) {
-            let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs());
+        } else if !self.has_factors && (self.preconditioner.is_none() || self.is_far(here.x)) {
+            // After a resume the curvature is that of where it was taken.
+            if self.curved_at.is_empty() || self.is_far(here.x) {
+                self.curved_at = here.x.to_vec();
+            }
+            let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs(&self.curved_at));
             let mut p = Preconditioner::from_pairs(pairs, self.dim, alpha);
             p.set_added(self.added);
             self.preconditioner = Some(p);
@@ -235,6 +244,11 @@ impl Hub {
             all.residuals.push((residual.vector, residual.theta));
         }
         Ok(all)
+    }
+
+    /// Whether x has moved so far from where the hub's own curvature was taken that it is worth taking anew.
+    fn is_far(&self, x: &[f64]) -> bool {
+        !self.rules.quadratic && norm_squared(&minus(x, &self.curved_at)) > NEAR * NEAR * norm_squared(x)
     }
 
     /// P = (1/n) sum F'F + alpha.
@@ -370,6 +384,7 @@ impl Hub {
             (self.has_factors, self.factors_at, self.trace) = (has_factors > 0.0, factors_at as u64, trace);
         }
         visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
+        visitor.vector(Scope::Local, "hub_curved_at", &mut self.curved_at);
         visitor.vector(Scope::Local, "hub_shift", &mut self.mean_shift);
         visitor.vectors(Scope::Local, "hub_steps", &mut self.secants.steps);
         visitor.vectors(Scope::Local, "hub_changes", &mut self.secants.changes);

@@ -59,9 +59,11 @@ impl Default for Rules {
     }
 }
 
-/// The hub's own curvature at x.
+/// The hub's own curvature.
 trait Curvature {
-    fn eigenpairs(&mut self) -> Eigen;
+    /// Where the active coordinates are these.
+    fn eigenpairs(&mut self, active: &[f64]) -> Eigen;
+    /// At x.
     fn row_scatter(&mut self) -> f64;
 }
 
@@ -226,10 +228,12 @@ struct Own<'a> {
 }
 
 impl Curvature for Own<'_> {
-    fn eigenpairs(&mut self) -> Eigen {
+    fn eigenpairs(&mut self, coordinates: &[f64]) -> Eigen {
         let least = 0.01 * self.alpha;
+        let mut at = self.x.to_vec();
+        self.active.iter().zip(coordinates).for_each(|(&j, x)| at[j as usize] = *x);
         let Some(curved) = self.objective.curved() else { return Eigen { values: Vec::new(), vectors: Vec::new() } };
-        let Eigen { values, vectors } = curved.eigenpairs(self.x, 0, usize::MAX, least);
+        let Eigen { values, vectors } = curved.eigenpairs(&at, 0, usize::MAX, least);
         let gather = |vector: &Vec<f64>| self.active.iter().map(|&j| vector[j as usize]).collect();
         Eigen { values, vectors: vectors.iter().map(gather).collect() }
     }
@@ -306,7 +310,7 @@ impl Method for Newton {
             }
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
             let mut own = Own { objective: &mut *objective, x, active: &active, alpha: rules.alpha };
-            let found = own.eigenpairs();
+            let found = own.eigenpairs(x);
             let ask = rules.curvature && hub::too_few(counts[0], &found, rules.alpha);
             pairs = Some(found);
             let whole = (0..dim).all(|j| union[j / 8] >> (j % 8) & 1 == 1);
