@@ -743,7 +743,8 @@ fn read_proximal(reader: &Reader<'_>, model: ModelKind) -> Result<Proximal> {
         bail!("`problem.lower` is {lower}, above `problem.upper`, which is {upper}: no coefficient lies between them");
     }
     let proximal = Proximal { l1, lower, upper };
-    if !proximal.is_none() && matches!(model, ModelKind::TwoLayer | ModelKind::Quadratic) {
+    let without = model.is_network() || matches!(model, ModelKind::TwoLayer | ModelKind::Quadratic);
+    if !proximal.is_none() && without {
         bail!(
             "`{}` has neither an l1 term nor bounds: remove `problem.l1`, `problem.lower` and `problem.upper`",
             model.name()

@@ -202,7 +202,7 @@ pub const SECTIONS: &[Section] = &[
             ),
             key("eta_up", "relative variance that wire q adds on the way up", "0.2; 0.01 for core-cg", "above 0"),
             key("eta_down", "the same on the way down", "0.2; 0.01 for core-cg", "above 0"),
-            key("memory", "directions that core-cg remembers", "5 on quadratics, else 3", "1 or more"),
+            key("memory", "directions that core-cg remembers", "d/40 on quadratics, from 5 to 20; else 3", "1 or more"),
             key("batch", "rows of a mini-batch per machine, for core-sgd and networks", "32", "1 or more"),
             key("momentum", "share of the momentum that is kept, for core-sgd and networks", "0.9", "0 to below 1"),
             key(

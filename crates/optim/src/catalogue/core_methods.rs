@@ -18,8 +18,8 @@ use crate::tuning::{Curvature, Spectrum, accelerate};
 /// eta up and down of wire q: see docs/core-q.md.
 const AGD_ETA: f64 = 0.2;
 const CG_ETA: f64 = 0.01;
-/// Directions that core-cg remembers on quadratics and elsewhere.
-const CG_MEMORY: (usize, usize) = (5, 3);
+/// Directions that core-cg remembers off quadratics, where each costs as many numbers as there are directions.
+const CG_MEMORY: usize = 3;
 /// Momentum of core-sgd.
 const SGD_MOMENTUM: f64 = 0.9;
 /// By gossip pairs are tuned as if the noise were this much larger, as in the centralised method.
@@ -82,7 +82,8 @@ pub(super) const CORE: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         build: |b| {
-            let memory = b.settings.memory.unwrap_or(if b.quadratic { CG_MEMORY.0 } else { CG_MEMORY.1 });
+            // On quadratics a direction costs one number more per round: little beside many coordinates, much beside few.
+            let memory = b.settings.memory.unwrap_or(if b.quadratic { (b.dim / 40).clamp(5, 20) } else { CG_MEMORY });
             let number_bytes = if b.quadratic { 3 } else { 2 };
             core(b, CoreAlgorithm::Conjugate { memory, number_bytes }, CG_ETA)
         },
