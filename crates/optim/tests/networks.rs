@@ -3,7 +3,6 @@
 use corewire_data::shard::Split;
 use corewire_nn::Architecture;
 use corewire_optim::method::nonconvex::Landscape;
-use corewire_optim::objective::Objective;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
 use corewire_optim::proximal::Proximal;
 use corewire_optim::spectrum::Density;
