@@ -77,7 +77,9 @@ def pictures(folder, limit):
         for path in sorted(each.iterdir())[: limit // len(classes)]:
             images.append(decode_image(str(path)))
             labels.append(label)
-    return torch.stack(images), torch.tensor(labels)
+    # Rows that are kept back are the last ones, and must be of all classes.
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    return torch.stack(images)[order], torch.tensor(labels)[order]
 
 
 def data(source, rows, test_rows):
