@@ -287,6 +287,10 @@ fn the_jobs_of_the_experiments_start() {
         // Without its data a job that is read ends with the name of what is missing, and not with a key.
         let found = complaint(&["run", text(&path), "--set", "problem.data=nowhere.csv"]);
         assert!(found.contains("there is no data set") && found.contains("nowhere.csv"), "{}: {found}", path.display());
+        if text(&path).contains("figure-3") {
+            check_network_job(&path);
+            continue;
+        }
         let Some(data) = std::env::var_os("COREWIRE_DATA") else {
             println!("skipped: COREWIRE_DATA names no folder with the data of {}", path.display());
             continue;
@@ -301,6 +305,27 @@ fn the_jobs_of_the_experiments_start() {
         assert!([784, 54].contains(&report["dim"].as_u64().unwrap()), "no intercept: {report}");
     }
     assert!(jobs >= 3);
+}
+
+/// A job on pictures takes an epoch of a few random ones, where that is a matter of seconds.
+fn check_network_job(path: &std::path::Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = folder.path().join("few.bin");
+    let bytes: Vec<u8> =
+        (0..64 * 3073u32).map(|at| if at % 3073 == 0 { (at / 3073 % 4) as u8 } else { (at * 7) as u8 }).collect();
+    std::fs::write(&pictures, bytes).unwrap();
+    let (data, test) = (format!("problem.data={}", pictures.display()), format!("problem.test={}", pictures.display()));
+    let few = ["machines.count=2", "method.batch=8", "stop.epochs=1"];
+    let large = std::fs::read_to_string(path).unwrap().contains("resnet18");
+    if !large {
+        let report =
+            object(&[&["run", text(path)], &settings(&[&[data.as_str(), &test], &few[..]].concat())[..]].concat());
+        assert_eq!(
+            (&report["rounds"], &report["dim"]),
+            (&4.into(), &173_404.into()),
+            "six classes fewer are 582 parameters fewer"
+        );
+    }
 }
 
 #[test]
