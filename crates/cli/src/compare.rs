@@ -198,7 +198,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         return Ok(());
     }
-    print_table(&done);
+    print_table(&done, session.target().is_some());
     println!("{}", report::conclusion(&report));
     if let Some(bytes) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
         // The runs are sorted: the first is the cheapest of those that reached the target.
@@ -459,7 +459,7 @@ fn run_one(session: &Session, name: &str, given: BTreeMap<String, String>, tune:
     Compared { tuned: Some(chosen.join(", ").replace("scale ", "step x ")), ..tuning.best }
 }
 
-fn print_table(done: &[Compared]) {
+fn print_table(done: &[Compared], aimed: bool) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     let header = ["method", "reached", "rounds", "exchanges", "up", "down", "wire", "x best", "seconds"];
@@ -478,6 +478,7 @@ fn print_table(done: &[Compared]) {
                     Ended::Target if done.reached() => "yes".to_owned(),
                     Ended::Target => "not with every seed".to_owned(),
                     Ended::Diverged => "diverged".to_owned(),
+                    _ if !aimed => last.value.map_or_else(String::new, |value| format!("f = {value:.5}")),
                     _ => format!("never reached (best {:.0e})", best(records)),
                 };
                 let times = if done.reached() { format!("{:.1}", done.rank().1 / least) } else { "-".to_owned() };
@@ -654,7 +655,7 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
                 .map_or(f64::NAN, |spectrum| spectrum.effective_dimension(constants.strong_convexity)),
             seed: job.method.seed_file.as_ref().map_or(job.method.seed.to_string(), |_| "secret".to_owned()),
         },
-        target: job.stop.target().unwrap_or(0.0),
+        target: session.target().unwrap_or(0.0),
         link: job.link.map(|link| LinkInfo {
             mbit_s: link.mbit_s,
             rtt_ms: link.rtt_ms,

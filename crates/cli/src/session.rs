@@ -388,6 +388,12 @@ impl Session {
         Ok(Some((0..tree.machines()).map(|machine| tree.parent(machine)).collect()))
     }
 
+    /// The relative suboptimality to reach; of a network, the loss relative to the first, only where somebody asks for it.
+    pub fn target(&self) -> Option<f64> {
+        let stop = &self.job.stop;
+        stop.target().filter(|_| !self.job.problem.model.is_network() || stop.target.is_some())
+    }
+
     /// When to stop.
     pub fn rules(&self, snapshots: bool) -> Rules {
         let stop = &self.job.stop;
@@ -396,7 +402,7 @@ impl Session {
         let measured = network || (!self.gave_up && !self.job.problem.data.is_sites());
         Rules {
             rounds: stop.rounds.unwrap_or(DEFAULT_ROUNDS),
-            target: stop.target().filter(|_| self.optimum.is_some() && (!network || stop.target.is_some())),
+            target: self.target().filter(|_| self.optimum.is_some()),
             optimum: self.optimum,
             gradient: stop.gradient,
             gradient_relative: stop.gradient_relative(measured),
