@@ -21,7 +21,7 @@ use crate::{job, out, progress, summary, units};
 const DEFAULT: &str = "\
     core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
 /// What it trains networks with: each kind of compression that has been proposed for them.
-const NETWORKS: &str = "core-sgd,sgd,qsgd,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden";
+const NETWORKS: &str = "core-sgd,sgd,qsgd,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden,onebit-adam";
 /// Tuning goes along a grid from where theory is, up until two in a row are no better, then down while that helps, and at most so far:
 /// theory's steps for error feedback are a hundred times too careful on real data.
 const FARTHEST: i32 = 12;

@@ -132,3 +132,27 @@ fn networks_are_compared_by_their_loss() {
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert!(page.contains("mlp on digits"), "the title");
 }
+
+#[test]
+fn a_network_that_is_killed_again_and_again_ends_with_the_digest_of_an_undisturbed_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = text(&folder.path().join("run")).to_owned();
+    let keys = settings(&[&DIGITS[..], &["problem.hidden=64", "stop.rounds=600", "method.name=core-sgd"]].concat());
+    let whole = object(&[&["run"], &keys[..]].concat());
+    let journal = folder.path().join("run/journal.bin");
+    let length = || std::fs::metadata(&journal).map_or(0, |about| about.len());
+    let mut arguments: Vec<&str> = [&["run", "--json", "--out", &path], &keys[..]].concat();
+    for _ in 0..5 {
+        let before = length();
+        let mut child = start(&arguments);
+        while length() < before + 20_000 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+        arguments = vec!["run", "--json", "--resume", &path];
+    }
+    let last = object(&["run", "--resume", &path]);
+    assert_eq!((&last["digest"], &last["value"]), (&whole["digest"], &whole["value"]));
+    assert_eq!(object(&["journal", "verify", &path])["digest"], whole["digest"]);
+}

@@ -24,7 +24,7 @@ use crate::method::baselines::sketched_hessian::NewtonSketch;
 use crate::method::baselines::skip::{LoCoDl, LoCoDlConstants, Scaffnew};
 use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
 use crate::method::conjugate::Conjugate;
-use crate::method::gradient::GradientMethod;
+use crate::method::gradient::{Batch, GradientMethod};
 
 /// Up to this dimension a Hessian is kept whole.
 const MOST_LEARNED: usize = 4096;
@@ -1267,6 +1267,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             parameter("warmup", "20", "rounds of uncompressed Adam"),
             parameter("beta1", "0.9", "decay of the momentum"),
             parameter("beta2", "0.95", "decay of the variance"),
+            BATCH,
         ],
         build: |b| {
             let v = &b.values;
@@ -1276,7 +1277,12 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let start = b.start();
             let warm_up = v.count("warmup", 20, 1, usize::MAX)? as u64;
             let betas = (v.number("beta1", 0.9, 0.0, 0.9999)?, v.number("beta2", 0.95, 0.0, 0.99999)?);
-            Ok(boxed(OneBitAdam::new(start, scale / big, warm_up, betas, b.exact(), randomness)))
+            let training = b.settings.training.as_ref();
+            let batch =
+                training.map_or_else(|| b.batch(), |training| Ok(Some(Batch::new(training.batch, randomness))))?;
+            let method = OneBitAdam::new(start, scale / big, warm_up, betas, b.exact(), randomness);
+            let schedule = training.map(|training| training.schedule(scale));
+            Ok(boxed(method.with_batch(batch).with_schedule(schedule)))
         },
         ..PLAIN
     },

@@ -198,13 +198,17 @@ pub struct Training {
 }
 
 impl Training {
-    /// Descent from a start, with this share of a velocity kept.
-    fn descent(&self, start: Vec<f64>, kept: f64, gain: f64) -> Descent {
+    /// The rate, times this.
+    fn schedule(&self, gain: f64) -> Schedule {
         let warm_up = (self.warm_up * self.rounds as f64).round() as u64;
-        // A velocity, and a momentum that travels, are means over rounds: the sum is 1/(1 - b) times as long.
-        let step = self.rate * gain;
-        let schedule = Schedule { step, warm_up, end: self.cosine.then_some(self.rounds) };
-        Descent::new(start, Step::Scheduled(schedule)).with_momentum(kept).with_decay(self.weight_decay)
+        Schedule { step: self.rate * gain, warm_up, end: self.cosine.then_some(self.rounds) }
+    }
+
+    /// Descent from a start, with this share of a velocity kept. A velocity, and a momentum that travels, are means over rounds: `gain` makes
+    /// sums of them, which are 1/(1 - b) times as long.
+    fn descent(&self, start: Vec<f64>, kept: f64, gain: f64) -> Descent {
+        let step = Step::Scheduled(self.schedule(gain));
+        Descent::new(start, step).with_momentum(kept).with_decay(self.weight_decay)
     }
 }
 

@@ -72,6 +72,21 @@ impl Batch {
     }
 }
 
+/// Overwrites `out` with the gradient at x of all rows, or of the round's mini-batch.
+pub(super) fn local_gradient(
+    batch: &mut Option<Batch>,
+    round: u64,
+    x: &[f64],
+    context: &mut Context<'_>,
+    out: &mut [f64],
+) {
+    let Some(batch) = batch else { return context.objective.gradient(x, out) };
+    let (rows, rank) = (context.objective.rows(), context.comm.rank());
+    let mut words = batch.randomness.words(Purpose::Pictures, round, rank as u32);
+    let drawn = batch.draw(round, rank, rows);
+    context.objective.batch_gradient(x, drawn, &mut words, out);
+}
+
 /// An estimator and an algorithm make a method.
 pub struct GradientMethod<E, A> {
     estimator: E,
@@ -108,15 +123,7 @@ impl<E: MeanEstimator, A: Algorithm> Method for GradientMethod<E, A> {
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         let query = self.algorithm.query();
-        match &mut self.batch {
-            None => context.objective.gradient(query, &mut self.gradient),
-            Some(batch) => {
-                let (rows, rank) = (context.objective.rows(), context.comm.rank());
-                let mut words = batch.randomness.words(Purpose::Pictures, round, rank as u32);
-                let drawn = batch.draw(round, rank, rows);
-                context.objective.batch_gradient(query, drawn, &mut words, &mut self.gradient);
-            }
-        }
+        local_gradient(&mut self.batch, round, query, context, &mut self.gradient);
         let mut value = [0.0];
         let extra = if self.algorithm.wants_value() {
             value[0] = context.objective.value(query);

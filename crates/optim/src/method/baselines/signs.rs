@@ -6,6 +6,8 @@ use corewire_sketch::CommonRandomness;
 
 use crate::error::RunError;
 use crate::estimator::{Channel, Coding, Downlink, Exact, channel_mean};
+use crate::method::descent::Schedule;
+use crate::method::gradient::{Batch, local_gradient};
 use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
@@ -89,7 +91,8 @@ impl Method for MajorityVote {
 /// 1-bit Adam: Adam on the mean gradient for a warm-up; then v is frozen, and the momenta m_i = b1 m + (1 - b1) g_i travel as signs with
 /// their mean magnitude, both ways, with an error memory at every machine and at the hub; x -= gamma m/(sqrt(v) + epsilon).
 ///
-/// gamma is the given step times the root mean square of the first mean gradient, so that the step is one in units of the gradient.
+/// gamma is the given step times the root mean square of the first mean gradient, so that the step is one in units of the gradient; or, on a
+/// network, what its schedule says.
 /// Moments are corrected for their start at zero, the frozen v too.
 pub struct OneBitAdam {
     x: Vec<f64>,
@@ -106,6 +109,8 @@ pub struct OneBitAdam {
     betas: (f64, f64),
     exact: Exact,
     channel: Channel,
+    batch: Option<Batch>,
+    schedule: Option<Schedule>,
 }
 
 impl OneBitAdam {
@@ -136,7 +141,21 @@ impl OneBitAdam {
             betas,
             exact,
             channel: Channel::new(coding(), down, randomness),
+            batch: None,
+            schedule: None,
         }
+    }
+
+    /// With gradients of mini-batches.
+    pub fn with_batch(mut self, batch: Option<Batch>) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// With these steps.
+    pub fn with_schedule(mut self, schedule: Option<Schedule>) -> Self {
+        self.schedule = schedule;
+        self
     }
 }
 
@@ -163,7 +182,7 @@ impl Method for OneBitAdam {
         let dim = self.x.len();
         let (b1, b2) = self.betas;
         let (mut gradient, mut mean) = (vec![0.0; dim], vec![0.0; dim]);
-        context.objective.gradient(&self.x, &mut gradient);
+        local_gradient(&mut self.batch, round, &self.x, context, &mut gradient);
         let warm = self.done < self.warm_up as f64;
         if warm {
             let estimate = context.estimate(&mut self.exact, round, &gradient, &mut [], &mut mean)?;
@@ -185,7 +204,8 @@ impl Method for OneBitAdam {
         }
         self.first_weight *= b1;
         self.done += 1.0;
-        let gamma = self.step * self.magnitude / (1.0 - self.first_weight);
+        let step = self.schedule.map_or(self.step * self.magnitude, |schedule| schedule.at(round));
+        let gamma = step / (1.0 - self.first_weight);
         let correction = 1.0 / (1.0 - self.second_weight);
         // Far below every coordinate that matters, and far above rounding.
         let epsilon = 1e-3 * self.magnitude + f64::MIN_POSITIVE;
