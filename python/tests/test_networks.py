@@ -21,10 +21,11 @@ import ddp_resnet18  # noqa: E402
 CASES = [("lenet", "lenet", 1, 28), ("small", "resnet-small", 3, 32), ("resnet18", "resnet18", 3, 32)]
 
 
-def network(name, channels):
+def network(name, channels, classes=10):
+    if name == "resnet18":
+        pytest.importorskip("torchvision")
     torch.manual_seed(3)
-    net = ddp_resnet18.network(name, channels, 10)
-    return net
+    return ddp_resnet18.network(name, channels, classes)
 
 
 @pytest.mark.parametrize("theirs, ours, channels, side", CASES)
@@ -89,7 +90,7 @@ def test_a_resnet18_goes_to_torchvision_and_back(tmp_path):
     subprocess.run(
         [tool(), "export", "run/model.safetensors", "--pytorch", "net.safetensors"], cwd=tmp_path, check=True, capture_output=True
     )
-    net = ddp_resnet18.network("resnet18", 3, 4)
+    net = network("resnet18", 3, 4)
     net.load_state_dict(safetensors.load_file(tmp_path / "net.safetensors"))
     net.eval()
     said = subprocess.run(
