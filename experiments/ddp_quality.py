@@ -90,8 +90,8 @@ def main():
         accuracies = ", ".join(f"{100 * run['accuracy']:.2f}" for run in runs)
         losses = statistics.mean(run["loss"] for run in runs)
         run = runs[0]
-        # Torch's hooks do not count their bytes: theirs are those of the interface, shared out.
-        counted = run["counted_bytes_per_step"] or run["interface_bytes_per_step"] / given.machines
+        # Torch's all-reduce does not count its bytes.
+        counted = run["counted_bytes_per_step"] or run["dense_bytes_per_step"]
         fewer = run["dense_bytes_per_step"] / counted
         print(f"| {name} | {best} | {losses:.4f} | {accuracies} | {counted:.0f} | {fewer:.0f} |", flush=True)
 

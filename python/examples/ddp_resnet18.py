@@ -143,6 +143,22 @@ def register(ddp, net, optimizer, arguments):
     return None
 
 
+def ring(machines, numbers):
+    """The bytes that a process sends where so many 32-bit numbers are summed around a ring."""
+    return 8 * (machines - 1) / machines * numbers
+
+
+def sent_by(state, parameters, machines):
+    """The bytes that a process has sent, where its hook counts them."""
+    if isinstance(state, CoreState):
+        return state.stats.sent_bytes
+    if isinstance(state, powerSGD_hook.PowerSGDState):
+        # torch counts the numbers of compressed steps alone.
+        whole = min(state.iter, state.start_powerSGD_iter)
+        return ring(machines, whole * parameters + state.total_numel_after_compression)
+    return getattr(state, "sent_bytes", 0)
+
+
 def sent_on_interfaces():
     """What all network interfaces of this machine, or of this network namespace, have sent."""
     counters = pathlib.Path("/sys/class/net").glob("*/statistics/tx_bytes")
@@ -234,8 +250,8 @@ def main():
     writer = board(arguments.tensorboard if rank == 0 else None)
     random, own = torch.Generator().manual_seed(arguments.seed), torch.Generator().manual_seed(1 + rank)
     flips = arguments.data.startswith("images")
-    counts = state.stats if isinstance(state, CoreState) else state
-    counted = lambda: getattr(counts, "sent_bytes", 0)  # noqa: E731
+    parameters = sum(parameter.numel() for parameter in net.parameters())
+    counted = lambda: sent_by(state, parameters, machines)  # noqa: E731
     loss_sum, history = 0.0, []
     for step in range(steps):
         if step == arguments.warm_up:
@@ -245,8 +261,9 @@ def main():
             order, loss_sum = torch.randperm(len(images), generator=random), 0.0
         first = (step % per_epoch) * arguments.batch * machines + rank * arguments.batch
         rows = order[first : first + arguments.batch]
-        batch = scaled(images[rows])
-        loss = functional.cross_entropy(ddp(augmented(batch, own) if flips else batch), labels[rows])
+        batch = augmented(scaled(images[rows]), own) if flips else scaled(images[rows])
+        # Convolutions of few channels take a sixth less time on a CPU where a pixel's channels lie side by side.
+        loss = functional.cross_entropy(ddp(batch.contiguous(memory_format=torch.channels_last)), labels[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -265,8 +282,7 @@ def main():
     seconds, passed = time.perf_counter() - begun, sent_on_interfaces() - before
     score = accuracy(net, scaled(test_images), test_labels)
     if rank == 0:
-        parameters = sum(parameter.numel() for parameter in net.parameters())
-        dense, measured = 8 * (machines - 1) / machines * parameters, steps - arguments.warm_up
+        dense, measured = ring(machines, parameters), steps - arguments.warm_up
         result = {
             "hook": arguments.hook, "net": arguments.net, "machines": machines, "parameters": parameters, "steps": steps,
             "lr": arguments.lr, "seed": arguments.seed, "loss": loss_sum / (1 + (steps - 1) % per_epoch),
