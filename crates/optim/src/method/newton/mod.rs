@@ -32,9 +32,11 @@ use crate::estimator::check_finite;
 use crate::objective::Curved;
 use crate::state::{Scope, Stateful, Visitor};
 
-/// Rows of curvature that a machine sends at least and at most.
-const LEAST_ROWS: usize = 8;
+/// Rows of curvature that a machine sends at most.
 const MOST_ROWS: usize = 64;
+/// So many rows are sent also where they are below tau, but not below this share of it.
+const LEAST_ROWS: usize = 8;
+const FAINT: f64 = 0.1;
 /// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes.
 const TAU: f64 = 0.7;
 
@@ -147,10 +149,11 @@ impl Newton {
         let found = curved.map(|curved| curved.eigenpairs(&self.x, always, most, self.tau));
         let Eigen { mut values, vectors } =
             self.restrict(found.unwrap_or(Eigen { values: Vec::new(), vectors: Vec::new() }));
+        values.retain(|&value| value >= FAINT * self.tau);
         // Where the minimum of rows binds, the last of them is below tau.
         let least = if further { self.tau } else { values.last().map_or(self.tau, |last| last.min(self.tau)) };
         let from = from.min(values.len());
-        let vectors = vectors[from..].to_vec();
+        let vectors = vectors[from..values.len()].to_vec();
         self.sent = values.len().max(from) as f64;
         self.turns += 1.0;
         values.drain(..from);
@@ -366,4 +369,58 @@ fn to_bits(flags: &[bool]) -> Vec<u8> {
     let mut bytes = vec![0; flags.len().div_ceil(8)];
     flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(j, _)| bytes[j / 8] |= 1 << (j % 8));
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use corewire_sketch::Seed;
+
+    use super::*;
+
+    /// A diagonal Hessian with these eigenvalues.
+    struct Diagonal(Vec<f64>);
+
+    impl Curved for Diagonal {
+        fn eigenpairs(&mut self, _: &[f64], always: usize, most: usize, least: f64) -> Eigen {
+            let unit = |j: usize| (0..self.0.len()).map(|k| f64::from(u8::from(j == k))).collect();
+            let vectors = (0..self.0.len()).map(unit).collect();
+            crate::objective::wanted(Eigen { values: self.0.clone(), vectors }, always, most, least)
+        }
+
+        fn root_rows(&self) -> usize {
+            self.0.len()
+        }
+
+        fn combine_root(&mut self, _: &[f64], _: &[Vec<f64>]) -> Vec<Vec<f64>> {
+            unreachable!("nobody asks for the root")
+        }
+
+        fn touched(&self) -> Vec<bool> {
+            vec![true; self.0.len()]
+        }
+
+        fn row_scatter(&mut self, _: &[f64]) -> f64 {
+            0.0
+        }
+    }
+
+    fn sent(eigenvalues: &[f64]) -> Factors {
+        let randomness = CommonRandomness::new(&Seed::reproducible(1));
+        let mut newton = Newton::new(vec![0.0; eigenvalues.len()], Rules::default(), &randomness);
+        newton.tau = 1.0;
+        newton.factors(Some(&mut Diagonal(eigenvalues.to_vec())))
+    }
+
+    #[test]
+    fn faint_curvature_is_sent_up_to_eight_rows_but_not_below_a_tenth_of_tau() {
+        let mut many: Vec<f64> = (0..12).map(|k| 0.9 - 0.05 * f64::from(k)).collect();
+        assert_eq!(sent(&many).values.len(), 8);
+        many[3..].fill(0.05);
+        let few = sent(&many);
+        assert_eq!((few.values.len(), few.vectors.len()), (3, 3));
+        // The step suits the last row that is sent.
+        assert_eq!(few.step, factor_step(0.8, 12));
+        assert_eq!(sent(&[0.01; 12]).values.len(), 0);
+        assert_eq!(sent(&[2.0; 12]).values.len(), 12);
+    }
 }
