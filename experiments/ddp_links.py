@@ -5,7 +5,7 @@
 
 Each process runs in a network namespace of its own, joined by a bridge; the bandwidth is shaped where a namespace sends (tc, tbf). Bytes
 are those of the namespace's interface, headers and acknowledgements included, without those of a step whose hook sends nothing (batch
-norm's buffers, which torch sends in any case). The exchange's time is that of a step less that of such a step. Where plain DDP is not
+norm's buffers, which torch sends in any case). The exchange's time is that of a step, the median of all, less that of such a step. Where plain DDP is not
 among `--hooks`, bytes are compared to a ring all-reduce's without headers. Needs root, iproute2 and the Python package with torch.
 """
 
@@ -101,7 +101,7 @@ def main():
             steps = ["--steps", str(given.steps + given.warm_up), "--warm-up", str(given.warm_up)]
             for name in ["silent", *given.hooks]:
                 result = links.train(given.python, [*HOOKS[name], *steps, *given.arguments])
-                seconds, passed = result["seconds_per_step"], result["interface_bytes_per_step"] / 1e6
+                seconds, passed = result["median_seconds"], result["interface_bytes_per_step"] / 1e6
                 if name == "silent":
                     still = seconds, passed
                     print(f"| {mbit} | nothing sent | {seconds:.3f} | | | | |", flush=True)

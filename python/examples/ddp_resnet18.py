@@ -14,6 +14,7 @@ import gzip
 import json
 import os
 import pathlib
+import statistics
 import time
 
 import torch
@@ -252,13 +253,14 @@ def main():
     flips = arguments.data.startswith("images")
     parameters = sum(parameter.numel() for parameter in net.parameters())
     counted = lambda: sent_by(state, parameters, machines)  # noqa: E731
-    loss_sum, history = 0.0, []
+    loss_sum, history, times = 0.0, [], []
     for step in range(steps):
         if step == arguments.warm_up:
             dist.barrier()
             begun, before, counted_before = time.perf_counter(), sent_on_interfaces(), counted()
         if step % per_epoch == 0:
             order, loss_sum = torch.randperm(len(images), generator=random), 0.0
+        step_begun = time.perf_counter()
         first = (step % per_epoch) * arguments.batch * machines + rank * arguments.batch
         rows = order[first : first + arguments.batch]
         batch = augmented(scaled(images[rows]), own) if flips else scaled(images[rows])
@@ -269,6 +271,7 @@ def main():
         optimizer.step()
         schedule.step()
         loss_sum += loss.item()
+        times.append(time.perf_counter() - step_begun)
         if writer is not None:
             writer.add_scalar("loss", loss.item(), step)
             for name, value in (state.stats.scalars() if isinstance(state, CoreState) else {}).items():
@@ -286,7 +289,8 @@ def main():
         result = {
             "hook": arguments.hook, "net": arguments.net, "machines": machines, "parameters": parameters, "steps": steps,
             "lr": arguments.lr, "seed": arguments.seed, "loss": loss_sum / (1 + (steps - 1) % per_epoch),
-            "accuracy": score, "seconds_per_step": seconds / measured, "interface_bytes_per_step": passed / measured,
+            "accuracy": score, "seconds_per_step": seconds / measured,
+            "median_seconds": statistics.median(times[arguments.warm_up :]), "interface_bytes_per_step": passed / measured,
             "counted_bytes_per_step": (counted() - counted_before) / measured, "dense_bytes_per_step": dense,
         }  # fmt: skip
         if isinstance(state, CoreState):

@@ -5,15 +5,17 @@
 //! divided by a power of two first, and what is left of it follows as raw bits. All of it is integer arithmetic: no two machines differ.
 //!
 //! The streams are ranged asymmetric numeral systems (Duda 2009; Giesen 2014): a state x of 32 bits takes a symbol of frequency f and
-//! cumulative frequency c as x/f 2^14 + x mod f + c, and gives bytes away before it would overflow. Two states take turns, so that one
-//! does not wait for the other.
+//! cumulative frequency c as x/f 2^14 + x mod f + c, and gives 16 bits away before it would overflow. Four states take turns, so that
+//! none waits for the others, and few branches depend on what is coded.
 
 use super::integer::{CodeError, Dither, Odds, divide};
 
 /// Frequencies add up to two to this power.
 const PRECISION: u32 = 14;
-/// States lie between this and 256 times this.
-const LOW: u32 = 1 << 23;
+/// States lie between this and 2^16 times this.
+const LOW: u32 = 1 << 16;
+/// States that take turns.
+const STATES: usize = 4;
 /// Sizes of the dither that the table tells apart.
 const LEVELS: usize = 32;
 /// The largest integer that is a symbol.
@@ -28,8 +30,18 @@ const WIDEST: i64 = (5 << 16) / 2;
 
 const DAMAGED: CodeError = CodeError("a message of many integers");
 
-/// The frequencies of the symbols at one size of the dither, cumulated; the first is 0 and the end is not in it.
-type Row = [u16; SYMBOLS];
+/// The frequencies of the symbols at one size of the dither.
+#[derive(Clone, Copy)]
+struct Row {
+    /// Those of all symbols before, and of all.
+    starts: [u16; SYMBOLS + 1],
+}
+
+impl Row {
+    fn count(&self, symbol: usize) -> u32 {
+        u32::from(self.starts[symbol + 1] - self.starts[symbol])
+    }
+}
 
 struct Table {
     rows: [Row; LEVELS],
@@ -49,34 +61,24 @@ impl Table {
             // The middle of the level, or no dither where integers are divided.
             let dither = if grain == 0 { Dither::of_size((2 * level as u32 + 1) << 25) } else { Dither::NONE };
             let odds = Odds::new(spread, dither);
-            let mut row = [0; SYMBOLS];
+            let mut starts = [0; SYMBOLS + 1];
             let room = (1 << PRECISION) - SYMBOLS as i64;
-            let mut end = 0;
-            for (symbol, start) in row.iter_mut().enumerate() {
-                *start = end as u16;
+            for symbol in 0..ESCAPE {
                 let k = symbol as i32 - REACH;
-                end += 1 + if symbol == ESCAPE { 0 } else { ((odds.below(k) - odds.below(k - 1)) * room) >> 30 };
+                let share = ((odds.below(k) - odds.below(k - 1)) * room) >> 30;
+                starts[symbol + 1] = starts[symbol] + 1 + share as u16;
             }
-            row
+            // What rounding down has left goes to the last symbol.
+            starts[SYMBOLS] = 1 << PRECISION;
+            Row { starts }
         });
         Self { rows, grain }
     }
-
-    fn row(&self, dither: Dither) -> &Row {
-        &self.rows[((dither.size() >> 26) as usize).min(LEVELS - 1)]
-    }
-
-    /// Whether the integer is written with the other sign: the likelier side is the positive one.
-    fn mirrors(&self, dither: Dither) -> bool {
-        self.grain == 0 && dither.is_negative()
-    }
 }
 
-/// Where a symbol's frequencies begin, and how many there are.
-fn range(row: &Row, symbol: usize) -> (u32, u32) {
-    let start = u32::from(row[symbol]);
-    let end = row.get(symbol + 1).map_or(1 << PRECISION, |&next| u32::from(next));
-    (start, end - start)
+/// The row of a dither.
+fn level(dither: Dither) -> usize {
+    ((dither.size() >> 26) as usize).min(LEVELS - 1)
 }
 
 /// The spread of a message's first byte, in units of 2^-16.
@@ -91,13 +93,21 @@ fn spread_of(byte: u8) -> i64 {
 
 /// The byte whose spread is nearest to that of some integers.
 fn spread_byte(integers: &[i32], dithers: &[Dither]) -> u8 {
-    let squares = integers.iter().zip(dithers).map(|(&z, u)| (f64::from(z) - u.value()).powi(2)).sum::<f64>();
-    // The error of the quantiser adds 1/12. Only the sender computes this, in floats.
+    // Eight sums at a time. Only the sender computes this, in floats.
+    let mut sums = [0.0; 8];
+    for (integers, dithers) in integers.chunks(8).zip(dithers.chunks(8)) {
+        for ((sum, &z), u) in sums.iter_mut().zip(integers).zip(dithers) {
+            let scalar = f64::from(z) - u.value();
+            *sum += scalar * scalar;
+        }
+    }
+    let squares = sums.iter().sum::<f64>();
+    // The error of the quantiser adds 1/12.
     let spread = (squares / integers.len().max(1) as f64 - 1.0 / 12.0).max(FINEST * FINEST).sqrt();
     ((spread / FINEST).log2() * 16.0).round().clamp(0.0, 255.0) as u8
 }
 
-/// Appends the code of `integers` to `message`. It costs what the entropy given the dithers is, some ten bytes, and one percent.
+/// Appends the code of `integers` to `message`. It costs what the entropy given the dithers is, some twenty bytes, and one percent.
 ///
 /// # Panics
 /// If there are not as many dithers as integers.
@@ -105,29 +115,79 @@ pub fn encode_many(integers: &[i32], dithers: &[Dither], message: &mut Vec<u8>) 
     assert_eq!(integers.len(), dithers.len(), "every integer has its dither");
     let byte = spread_byte(integers, dithers);
     let table = Table::new(byte);
-    let (mut states, mut stream, mut raw, mut others) = ([LOW; 2], Vec::new(), Bits::default(), Vec::new());
-    // Backwards, because states give symbols back in the opposite order.
-    for (i, (&integer, &dither)) in integers.iter().zip(dithers).enumerate().rev() {
-        let (quotient, rest) = if table.grain == 0 { (integer, 0) } else { divide(integer, table.grain) };
-        raw.push(rest, table.grain);
-        let quotient = if table.mirrors(dither) { quotient.wrapping_neg() } else { quotient };
-        let symbol = if quotient.unsigned_abs() <= REACH as u32 { (quotient + REACH) as usize } else { ESCAPE };
-        if symbol == ESCAPE {
-            others.push(quotient);
-        }
-        let (start, count) = range(table.row(dither), symbol);
-        let state = &mut states[i % 2];
-        while *state >= (LOW >> PRECISION << 8) * count {
-            stream.push(*state as u8);
-            *state >>= 8;
-        }
-        *state = ((*state / count) << PRECISION) + *state % count + start;
-    }
+    let quotient = |(&integer, &dither): (&i32, &Dither)| match table.grain {
+        0 if dither.is_negative() => integer.wrapping_neg(),
+        0 => integer,
+        grain => divide(integer, grain).0,
+    };
+    let quotients: Vec<i32> = integers.iter().zip(dithers).map(quotient).collect();
+    let is_small = |quotient: i32| quotient.unsigned_abs() <= REACH as u32;
+    let symbol = |&quotient: &i32| if is_small(quotient) { (quotient + REACH) as u8 } else { ESCAPE as u8 };
+    let symbols: Vec<u8> = quotients.iter().map(symbol).collect();
+    let (states, words) = taken(&table, &symbols, dithers);
     message.push(byte);
     states.iter().for_each(|state| message.extend_from_slice(&state.to_le_bytes()));
-    message.extend(stream.iter().rev());
-    message.extend(raw.finish());
-    message.extend(others.iter().flat_map(|other| other.to_le_bytes()));
+    message.extend(words.iter().rev().flat_map(|word| word.to_le_bytes()));
+    // Backwards, like all of it.
+    if table.grain > 0 {
+        let mut raw = Bits::default();
+        integers.iter().rev().for_each(|&integer| raw.push(divide(integer, table.grain).1, table.grain));
+        message.extend(raw.finish());
+    }
+    let others = quotients.iter().rev().filter(|quotient| !is_small(**quotient));
+    message.extend(others.flat_map(|other| other.to_le_bytes()));
+}
+
+/// The states after they took all symbols, and what they gave away. Backwards, because states give symbols back in the opposite order.
+fn taken(table: &Table, symbols: &[u8], dithers: &[Dither]) -> ([u32; STATES], Vec<u16>) {
+    // 2^46 over each frequency, rounded up: below 2^18 times a frequency, a multiplication then divides exactly.
+    const SHIFT: u32 = 46;
+    let inverse = |row: &Row, symbol| (1u64 << SHIFT).div_ceil(row.count(symbol).into());
+    let inverses: [[u64; SYMBOLS]; LEVELS] =
+        table.rows.each_ref().map(|row| std::array::from_fn(|symbol| inverse(row, symbol)));
+    let (mut states, mut words, mut given) = ([LOW; STATES], vec![0; symbols.len() + 1], 0);
+    for (symbols, dithers) in symbols.chunks(STATES).zip(dithers.chunks(STATES)).rev() {
+        for ((&symbol, &dither), state) in symbols.iter().zip(dithers).zip(&mut states).rev() {
+            let (level, symbol) = (level(dither), usize::from(symbol) % SYMBOLS);
+            let (start, count) = (table.rows[level].starts[symbol], table.rows[level].count(symbol));
+            let full = *state >= count << (32 - PRECISION);
+            words[given] = *state as u16;
+            given += usize::from(full);
+            let room = if full { *state >> 16 } else { *state };
+            let quotient = ((u64::from(room) * inverses[level][symbol]) >> SHIFT) as u32;
+            *state = (quotient << PRECISION) + (room - quotient * count) + u32::from(start);
+        }
+    }
+    words.truncate(given);
+    (states, words)
+}
+
+/// Where to begin to look for the symbol of a place among the frequencies.
+struct Hints([[u8; HINTS]; LEVELS]);
+
+/// Of this many equal parts of the frequencies, few have the end of a symbol.
+const HINTS: usize = 256;
+
+impl Hints {
+    const PART: u32 = PRECISION - HINTS.ilog2();
+
+    fn new(table: &Table) -> Self {
+        let mut hints = [[0; HINTS]; LEVELS];
+        for (row, hints) in table.rows.iter().zip(&mut hints) {
+            let first = |symbol: usize| usize::from(row.starts[symbol]).div_ceil(1 << Self::PART);
+            (0..SYMBOLS).for_each(|symbol| hints[first(symbol)..first(symbol + 1)].fill(symbol as u8));
+        }
+        Self(hints)
+    }
+
+    #[inline(always)]
+    fn symbol(&self, level: usize, row: &Row, slot: u32) -> usize {
+        let mut symbol = usize::from(self.0[level][(slot >> Self::PART) as usize]);
+        while u32::from(row.starts[symbol + 1]) <= slot {
+            symbol += 1;
+        }
+        symbol
+    }
 }
 
 /// Reads as many integers as there are dithers from the whole of `message`.
@@ -138,40 +198,46 @@ pub fn decode_many(message: &[u8], dithers: &[Dither], integers: &mut [i32]) -> 
     assert_eq!(integers.len(), dithers.len(), "every integer has its dither");
     let (&byte, rest) = message.split_first().ok_or(DAMAGED)?;
     let table = Table::new(byte);
-    let (head, stream) = rest.split_first_chunk::<8>().ok_or(DAMAGED)?;
-    let [first, second] = [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-    let (mut states, mut position, mut escapes) = ([first, second], 0, 0);
-    for (i, (integer, &dither)) in integers.iter_mut().zip(dithers).enumerate() {
-        let (row, state) = (table.row(dither), &mut states[i % 2]);
-        let slot = *state & ((1 << PRECISION) - 1);
-        let symbol = row.iter().map(|&start| u16::from(u32::from(start) <= slot)).sum::<u16>() as usize - 1;
-        let (start, count) = range(row, symbol);
-        *state = count * (*state >> PRECISION) + slot - start;
-        while *state < LOW {
-            *state = *state << 8 | u32::from(*stream.get(position).ok_or(DAMAGED)?);
-            position += 1;
+    let (head, stream) = rest.split_first_chunk::<{ 4 * STATES }>().ok_or(DAMAGED)?;
+    let mut states = [0; STATES];
+    states.iter_mut().zip(head.as_chunks::<4>().0).for_each(|(state, bytes)| *state = u32::from_le_bytes(*bytes));
+    let hints = Hints::new(&table);
+    // Where the words end is known when the last integer has been read.
+    let words = stream.as_chunks::<2>().0;
+    let (mut position, mut escapes) = (0, 0);
+    for (integers, dithers) in integers.chunks_mut(STATES).zip(dithers.chunks(STATES)) {
+        for ((integer, &dither), state) in integers.iter_mut().zip(dithers).zip(&mut states) {
+            let (level, slot) = (level(dither), *state & ((1 << PRECISION) - 1));
+            let row = &table.rows[level];
+            let symbol = hints.symbol(level, row, slot);
+            let taken = row.count(symbol) * (*state >> PRECISION) + slot - u32::from(row.starts[symbol]);
+            let word = words.get(position).map_or(0, |&word| u32::from(u16::from_le_bytes(word)));
+            let empty = taken < LOW;
+            *state = if empty { taken << 16 | word } else { taken };
+            position += usize::from(empty);
+            escapes += usize::from(symbol == ESCAPE);
+            *integer = symbol as i32 - REACH;
         }
-        escapes += usize::from(symbol == ESCAPE);
-        *integer = if symbol == ESCAPE { i32::MAX } else { symbol as i32 - REACH };
     }
-    if states != [LOW; 2] {
-        return Err(DAMAGED);
-    }
-    let raw_bytes = (integers.len() * table.grain as usize).div_ceil(8);
-    let (raw, others) = stream[position..].split_at_checked(raw_bytes).ok_or(DAMAGED)?;
-    if others.len() != 4 * escapes {
+    let rest = stream.get(2 * position..).ok_or(DAMAGED)?;
+    let (raw, others) = rest.split_at_checked((integers.len() * table.grain as usize).div_ceil(8)).ok_or(DAMAGED)?;
+    if states != [LOW; STATES] || others.len() != 4 * escapes {
         return Err(DAMAGED);
     }
     // What was written backwards is read backwards.
     let (mut raw, mut others) = (Reader { bytes: raw, at: 0 }, others.as_chunks::<4>().0.iter());
-    for (integer, &dither) in integers.iter_mut().zip(dithers).rev() {
-        if *integer == i32::MAX {
+    if escapes > 0 {
+        for integer in integers.iter_mut().rev().filter(|integer| **integer == ESCAPE as i32 - REACH) {
             *integer = others.next().map(|other| i32::from_le_bytes(*other)).ok_or(DAMAGED)?;
         }
-        if table.mirrors(dither) {
-            *integer = integer.wrapping_neg();
+    }
+    if table.grain == 0 {
+        // The likelier side was written as the positive one.
+        for (integer, &dither) in integers.iter_mut().zip(dithers) {
+            *integer = if dither.is_negative() { integer.wrapping_neg() } else { *integer };
         }
-        if table.grain > 0 {
+    } else {
+        for integer in integers.iter_mut().rev() {
             let lowest = (i64::from(*integer) << table.grain) - (1 << (table.grain - 1));
             *integer = i32::try_from(lowest + i64::from(raw.take(table.grain))).map_err(|_| DAMAGED)?;
         }

@@ -47,6 +47,7 @@ impl Dither {
     }
 
     /// Its value in (-1/2, 1/2).
+    #[inline]
     pub fn value(self) -> f64 {
         (f64::from(self.0) + 0.5) * (1.0 / 4_294_967_296.0)
     }
@@ -54,12 +55,15 @@ impl Dither {
 
 /// The dithered integer of a scalar. Scalars beyond what 31 bits hold saturate, which costs accuracy only where the scale was off by a
 /// billion.
+#[inline]
 pub fn quantise(scalar: f64, step: f64, dither: Dither) -> i32 {
-    // The cast saturates; `round` rounds half away from zero on every machine, and ties have no weight.
-    (scalar / step + dither.value()).round().clamp(-MOST, MOST) as i32
+    // The cast cuts off towards zero, and ties have no weight.
+    let place = scalar / step + dither.value();
+    (place + 0.5f64.copysign(place)).clamp(-MOST, MOST) as i32
 }
 
 /// The scalar of a dithered integer.
+#[inline]
 pub fn dequantise(integer: i32, step: f64, dither: Dither) -> f64 {
     (f64::from(integer) - dither.value()) * step
 }
