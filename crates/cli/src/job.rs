@@ -856,7 +856,6 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
 /// How a network is trained; the same keys are refused for any other model.
 fn read_training(reader: &Reader<'_>, model: ModelKind, step: StepKind, stop: &StopSpec) -> Result<Option<Training>> {
     let share = |value: f64| (0.0..1.0).contains(&value);
-    let sent = [("auto", None), ("momentum", Some(Sent::Momentum)), ("gradient", Some(Sent::Gradient))];
     let keys =
         ["method.ratio", "method.send", "method.weight_decay", "method.schedule", "method.warm_up", "stop.epochs"];
     let set = keys.iter().find(|key| reader.get(key).is_some());
@@ -872,7 +871,7 @@ fn read_training(reader: &Reader<'_>, model: ModelKind, step: StepKind, stop: &S
         rate,
         batch: reader.count("method.batch", 1)?.unwrap_or(32) as usize,
         momentum: reader.number("method.momentum", share, "a number from 0 to below 1")?.unwrap_or(0.9),
-        sent: reader.word("method.send", &sent)?,
+        sent: reader.word("method.send", &Sent::NAMES)?,
         weight_decay: reader
             .number("method.weight_decay", |value| value >= 0.0, "a number, 0 or more")?
             .unwrap_or(5e-4),

@@ -156,3 +156,42 @@ fn a_network_that_is_killed_again_and_again_ends_with_the_digest_of_an_undisturb
     assert_eq!((&last["digest"], &last["value"]), (&whole["digest"], &whole["value"]));
     assert_eq!(object(&["journal", "verify", &path])["digest"], whole["digest"]);
 }
+
+/// Pictures in the binary format of CIFAR-100: each of a hundred classes has a colour and a place that is lighter.
+fn cifar_100(pictures: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for picture in 0..pictures {
+        let (class, shade) = (picture % 100, picture / 100 % 3);
+        bytes.extend([(class / 5) as u8, class as u8]);
+        let (row, column) = (class / 10, class % 10);
+        let pixel = |at: usize| (at / 32 % 32).abs_diff(3 * row + 2) < 3 && (at % 32).abs_diff(3 * column + 2) < 3;
+        bytes.extend((0..3072).map(|at| if pixel(at) { 200 + 20 * shade as u8 } else { 40 + 10 * (at / 1024) as u8 }));
+    }
+    bytes
+}
+
+#[test]
+fn a_hundred_classes_of_cifar_100_are_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (train, test) = (folder.path().join("train.bin"), folder.path().join("test.bin"));
+    std::fs::write(&train, cifar_100(600)).unwrap();
+    std::fs::write(&test, cifar_100(100)).unwrap();
+    let data = [format!("problem.data={}", train.display()), format!("problem.test={}", test.display())];
+    let keys = ["machines.count=2", "problem.model=lenet", "method.batch=20", "method.step=0.03", "stop.epochs=20"];
+    let lenet = object(&[&["run"], &settings(&[&[data[0].as_str(), &data[1]], &keys[..]].concat())[..]].concat());
+    // By the fine label: with the coarse one there would be twenty classes, and by chance one picture in a hundred is right.
+    assert!(number(&lenet, "score") > 0.9, "{lenet}");
+}
+
+#[test]
+fn what_travels_is_a_parameter_of_every_method_that_trains_networks() {
+    let trained = |keys: &[&str]| run(&[&["stop.rounds=60", "method.step=0.05"], keys].concat())["digest"].clone();
+    let named = trained(&["method.name=eden:send=momentum"]);
+    assert_eq!(named, trained(&["method.name=eden", "method.send=momentum"]));
+    assert_ne!(named, trained(&["method.name=eden"]));
+    let refused = |keys: &[&str]| complaint(&[&["run"], &settings(keys)[..]].concat());
+    let told = refused(&["problem.model=mlp", "method.name=eden:send=news"]);
+    assert!(told.contains("it must be momentum, gradient or auto"), "{told}");
+    // A linear model has no momentum to send.
+    assert!(refused(&["method.name=eden:send=momentum"]).contains("has no parameter `send`"));
+}

@@ -135,4 +135,6 @@ fn sizes_are_those_of_pytorch() {
     assert_eq!(dim(Architecture::LeNet, 784), 110_578);
     assert_eq!(dim(Architecture::SmallResNet, 3072), 173_986);
     assert_eq!(dim(Architecture::ResNet18, 3072), 11_173_962);
+    // CIFAR-100 has ninety classes more, of 512 weights and a bias each.
+    assert_eq!(Network::new(Architecture::ResNet18, 3072, 100).unwrap().dim(), 11_173_962 + 90 * 513);
 }

@@ -174,6 +174,12 @@ pub enum Sent {
     Gradient,
 }
 
+impl Sent {
+    /// What it is called; `auto` is what suits the method.
+    pub const NAMES: [(&'static str, Option<Sent>); 3] =
+        [("auto", None), ("momentum", Some(Sent::Momentum)), ("gradient", Some(Sent::Gradient))];
+}
+
 /// How a network is trained, by every method that can: mini-batches, a rate that follows a schedule, momentum and weight decay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
@@ -313,6 +319,16 @@ pub struct Request<'a> {
 pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
     let &Request { info, parameters, settings, start, constants, quadratic, randomness } = request;
     let (id, dim) = (info.id, start.len());
+    let (mut parameters, mut settings) = (parameters.clone(), settings.clone());
+    // What travels is a parameter of every method that trains networks, so that one can be compared with itself.
+    if let Some(training) = &mut settings.training
+        && let Some(word) = parameters.remove("send")
+    {
+        let named = Sent::NAMES.into_iter().find(|(name, _)| *name == word);
+        let wanted = || format!("parameter `send` of method `{id}` is `{word}`; it must be momentum, gradient or auto");
+        training.sent = named.ok_or_else(wanted)?.1;
+    }
+    let (parameters, settings) = (&parameters, &settings);
     let values = Values::new(info, parameters)?;
     let has = |name: &str| info.parameters.iter().any(|parameter| parameter.name == name);
     let scale = if has("scale") { values.number("scale", 1.0, f64::MIN_POSITIVE, f64::INFINITY)? } else { 1.0 };
