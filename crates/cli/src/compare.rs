@@ -173,7 +173,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let results = arguments.out.join("results.json");
     std::fs::write(&results, serde_json::to_string(&report)?)
         .with_context(|| format!("cannot write {}", results.display()))?;
-    write_csv(&done, &arguments.out.join("compare.csv"))?;
+    write_csv(&session.job, &done, &arguments.out.join("compare.csv"))?;
     let page = write_page(&report, &arguments.out)?;
     if arguments.json {
         for compared in &done {
@@ -507,16 +507,17 @@ fn print_table(done: &[Compared], aimed: bool) {
     println!("{table}");
 }
 
-fn write_csv(done: &[Compared], path: &Path) -> Result<()> {
-    let mut csv =
-        String::from("method,round,relative,value,up_bytes,down_bytes,wire_bytes,exchanges,link_seconds,seconds\n");
+fn write_csv(job: &job::Job, done: &[Compared], path: &Path) -> Result<()> {
+    let mut csv = String::from(
+        "method,round,relative,value,up_bytes,down_bytes,wire_bytes,exchanges,link_seconds,seconds,score\n",
+    );
     for done in done {
         let Ok(session::Done { observer, .. }) = &done.result else { continue };
         let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:e}"));
-        for record in thinned(&observer.records) {
+        for record in thinned(job, &observer.records) {
             let passed = &record.traffic;
             csv += &format!(
-                "\"{}\",{},{},{},{},{},{},{},{},{:.6}\n",
+                "\"{}\",{},{},{},{},{},{},{},{},{:.6},{}\n",
                 done.id(),
                 record.round,
                 optional(record.relative),
@@ -526,24 +527,28 @@ fn write_csv(done: &[Compared], path: &Path) -> Result<()> {
                 passed.wire_bytes(),
                 passed.exchanges,
                 passed.link_seconds,
-                record.seconds
+                record.seconds,
+                optional(record.score.map(|score| score.score))
             );
         }
     }
     std::fs::write(path, csv).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// At most `POINTS` records: all early ones, then ever fewer, and always the last.
-fn thinned(records: &[Record]) -> Vec<&Record> {
+/// At most `POINTS` of the records in which f was looked at: all early ones, then ever fewer, and always the last.
+fn thinned<'a>(job: &job::Job, records: &'a [Record]) -> Vec<&'a Record> {
+    let (every, last) = (job.stop.evaluate_every.unwrap_or(1).max(1), records.last().map(|record| record.round));
+    let looked_at = |record: &&Record| record.round.is_multiple_of(every) || Some(record.round) == last;
+    let records: Vec<&Record> = records.iter().filter(looked_at).collect();
     if records.len() <= POINTS {
-        return records.iter().collect();
+        return records;
     }
     let ratio = records.len() as f64 / (POINTS / 2) as f64;
     let mut kept: Vec<usize> = (0..POINTS / 2).chain((0..POINTS / 2).map(|i| (i as f64 * ratio) as usize)).collect();
     kept.push(records.len() - 1);
     kept.sort_unstable();
     kept.dedup();
-    kept.into_iter().filter_map(|index| records.get(index)).collect()
+    kept.into_iter().filter_map(|index| records.get(index).copied()).collect()
 }
 
 fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Report> {
@@ -617,7 +622,7 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
                     score: record.score.map(|score| score.score),
                 };
                 let start = Point { relative: 1.0, ..Point::default() };
-                info.trace = std::iter::once(start).chain(thinned(records).into_iter().map(point)).collect();
+                info.trace = std::iter::once(start).chain(thinned(job, records).into_iter().map(point)).collect();
             }
         }
         info
@@ -654,6 +659,11 @@ fn build_report(session: &Session, done: &[Compared], tuned: bool) -> Result<Rep
             effective_dimension: spectrum
                 .map_or(f64::NAN, |spectrum| spectrum.effective_dimension(constants.strong_convexity)),
             seed: job.method.seed_file.as_ref().map_or(job.method.seed.to_string(), |_| "secret".to_owned()),
+            rounds_per_epoch: job
+                .method
+                .settings
+                .training
+                .map(|training| problem.row_count() as f64 / (job.machines * training.batch) as f64),
         },
         target: session.target().unwrap_or(0.0),
         link: job.link.map(|link| LinkInfo {

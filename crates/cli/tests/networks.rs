@@ -130,7 +130,12 @@ fn networks_are_compared_by_their_loss() {
     assert_eq!(compared.len(), 3);
     assert!(compared.iter().all(|run| number(run, "relative") < 0.6), "{compared:?}");
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    assert!(page.contains("mlp on digits"), "the title");
+    for words in ["mlp on digits", "How far does each method bring the loss down", "Against epochs", "score_rounds"] {
+        assert!(page.contains(words), "{words}");
+    }
+    // f is looked at once per epoch, and the last round is the end of one: nothing in between is drawn.
+    let curves = std::fs::read_to_string(folder.path().join("compare.csv")).unwrap();
+    assert_eq!(curves.lines().filter(|line| line.starts_with("\"sgd\"")).count(), 4, "{curves}");
 }
 
 #[test]

@@ -76,6 +76,9 @@ pub(super) fn question(report: &Report) -> String {
             let cost = if report.link.is_some() { "in the least time on the link" } else { "with the fewest bytes" };
             format!("Which method comes within {} of the optimum {cost}?", scientific(report.target))
         }
+        (false, _) if report.problem.rounds_per_epoch.is_some() => {
+            "How far does each method bring the loss down, and for how many bytes?".to_string()
+        }
         (false, _) => "How close to the optimum does each method come, and for how many bytes?".to_string(),
     }
 }
@@ -191,6 +194,10 @@ fn untargeted(report: &Report, short: &[&RunInfo]) -> String {
     let closest = short[0];
     let spent = format!("{} {}", rounds(closest), spent(report, closest, ""));
     match (short.len(), closest.best.is_finite()) {
+        (_, true) if report.problem.rounds_per_epoch.is_some() => {
+            let share = scientific(closest.best);
+            format!("{} brought the loss down the furthest, to {share} of what it was, in {spent}", closest.label)
+        }
         (1, true) => format!("{} came to {} in {spent}; no target was set", closest.label, scientific(closest.best)),
         (_, true) => {
             format!("{} came closest, {} in {spent}; no target was set", closest.label, scientific(closest.best))

@@ -85,6 +85,9 @@ pub(crate) struct ProblemInfo {
     pub effective_dimension: f64,
     /// The seed, as the user may repeat it.
     pub seed: String,
+    /// Rounds of a pass over all rows, where a network is trained; nothing in results of before.
+    #[serde(default)]
+    pub rounds_per_epoch: Option<f64>,
 }
 
 /// The modelled link of every machine.
@@ -214,8 +217,9 @@ pub(crate) fn render(report: &Report) -> String {
                 String::new()
             }
         }
-        "score" => score_figure(report).to_string(),
-        "curves_note" => curves_note(report).to_string(),
+        "rounds" => rounds_figure(report).to_owned(),
+        "score" => score_figures(report),
+        "curves_lede" => curves_lede(report),
         "target_note" => target_note(report),
         "table" => table::table(report),
         "spectrum" => spectrum(report),
@@ -308,6 +312,7 @@ fn data(report: &Report) -> String {
     let view = serde_json::json!({
         "target": six_digits(report.target),
         "link": report.link.is_some(),
+        "rounds_per_epoch": problem.rounds_per_epoch,
         "ranking": report.ranking(),
         "runs": runs,
         "spectrum": thinned(&report.eigenvalues),
@@ -382,14 +387,47 @@ fn link_figure(report: &Report) -> String {
     )
 }
 
-fn score_figure(report: &Report) -> &'static str {
-    match report.runs.iter().any(|run| run.score.is_some()) {
-        true => {
-            "<figure class=\"plot\" data-plot=\"score\"><figcaption><h3>Score on held-out rows</h3><p>Accuracy, or R2, against bytes on the \
-             wire per machine</p></figcaption></figure>"
+fn rounds_figure(report: &Report) -> &'static str {
+    match report.problem.rounds_per_epoch {
+        Some(_) => {
+            "<figure class=\"plot\" data-plot=\"rounds\"><figcaption><h3>Against epochs</h3><p>Passes over all rows</p></figcaption></figure>"
         }
-        false => "",
+        None => {
+            "<figure class=\"plot\" data-plot=\"rounds\"><figcaption><h3>Against rounds</h3><p>Iterations of each method</p></figcaption>\
+             </figure>"
+        }
     }
+}
+
+fn score_figures(report: &Report) -> String {
+    let figure = |plot: &str, against: &str| {
+        format!(
+            "<figure class=\"plot\" data-plot=\"{plot}\"><figcaption><h3>Score on held-out rows</h3><p>Accuracy, or R2, against {against}\
+             </p></figcaption></figure>"
+        )
+    };
+    match (report.runs.iter().any(|run| run.score.is_some()), report.problem.rounds_per_epoch) {
+        (false, _) => String::new(),
+        (true, None) => figure("score", "bytes on the wire per machine"),
+        (true, Some(_)) => figure("score", "bytes on the wire per machine") + &figure("score_rounds", "epochs"),
+    }
+}
+
+/// What the curves show.
+fn curves_lede(report: &Report) -> String {
+    let (title, measure) = match report.problem.rounds_per_epoch {
+        Some(_) => (
+            "The way down",
+            "The loss on the rows of training, as a share of what it was at the start, <span class=\"whole\"><i>f</i>(<i>x</i>) / \
+             <i>f</i>(<i>x</i><sub>0</sub>)</span>, of every method on the same network.",
+        ),
+        None => (
+            "The way to the optimum",
+            "Relative suboptimality, <span class=\"whole\">(<i>f</i>(<i>x</i>) − <i>f</i>*) / (<i>f</i>(<i>x</i><sub>0</sub>) − \
+             <i>f</i>*)</span>, of every method on the same problem.",
+        ),
+    };
+    format!("<h2 id=\"curves-title\">{title}</h2>\n<p class=\"lede\">{measure} {}</p>", curves_note(report))
 }
 
 fn curves_note(report: &Report) -> &'static str {

@@ -161,9 +161,12 @@
     const high = Math.max(...seen), low = Math.max(Math.min(...seen), high - 1);
     return { of: (p) => p[7], log: false, low: low - 0.02 * (high - low), high: high + 0.02 * (high - low) + 1e-6 };
   })();
+  const epoch = data.rounds_per_epoch;
+  const passes = known(epoch) ? { of: (p) => p[0] / epoch, tick: digits, name: "epochs" } : { of: (p) => p[0], tick: count, name: "rounds" };
   const X = {
     bytes: { of: (p) => (known(p[6]) ? p[6] : null), tick: bytes, name: "bytes on the wire per machine", log: true },
-    rounds: { of: (p) => p[0], tick: count, name: "rounds", log: false },
+    rounds: { ...passes, log: false },
+    score_rounds: { ...passes, log: false, y: scores },
     score: { of: (p) => (known(p[6]) ? p[6] : null), tick: bytes, name: "bytes on the wire per machine", log: true, y: scores },
     link: { of: (p) => p[5], tick: (v) => (v < 1 ? seconds(v) : `${count(v)} s`), name: "seconds on the link", log: true },
   };
@@ -281,7 +284,7 @@
       overlay.append(dot);
       if (!here) return;
       const p = data.runs[at.run].points[spot.index];
-      const rows = [["round", count(p[0])], ["relative", scientific(p[1])]];
+      const rows = [["round", count(p[0])], [known(epoch) ? "share of the loss" : "relative", scientific(p[1])]];
       if (known(p[6])) rows.push(["on the wire", bytes(p[6])], ["payload up, down", `${bytes(p[2])}, ${bytes(p[3])}`]);
       if (data.link && known(p[5])) rows.push(["on the link", seconds(p[5])]);
       if (known(p[7])) rows.push(["held-out score", p[7].toFixed(4)]);

@@ -67,6 +67,7 @@ pub(crate) fn sample() -> Report {
             strong_convexity: 1e-3,
             effective_dimension: 9.84,
             seed: "20261116".into(),
+            rounds_per_epoch: None,
         },
         target: 1e-6,
         link: Some(LinkInfo { mbit_s: 10.0, rtt_ms: 40.0, overhead_bytes: 66.0 }),

@@ -87,14 +87,14 @@ fn columns(report: &Report) -> Vec<Column> {
             Cell::number(run.score.unwrap_or(f64::NAN), significant)
         }));
     }
-    columns.push(column("final", "At the end", "Relative suboptimality after the last round", |_, run| {
-        Cell::number(run.relative, scientific)
-    }));
+    let [last, least] = match report.problem.rounds_per_epoch {
+        Some(_) => ["Loss after the last round, as a share of the first", "Least loss seen, as a share of the first"],
+        None => ["Relative suboptimality after the last round", "Least relative suboptimality seen"],
+    };
+    columns.push(column("final", "At the end", last, |_, run| Cell::number(run.relative, scientific)));
     if !report.has_target() {
         // With one, who reached it ended at its best, and the others say theirs where the bytes would stand.
-        columns.push(column("best", "Best seen", "Least relative suboptimality seen", |_, run| {
-            Cell::number(run.best, scientific)
-        }));
+        columns.push(column("best", "Best seen", least, |_, run| Cell::number(run.best, scientific)));
     }
     columns
 }
