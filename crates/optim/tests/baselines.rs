@@ -135,6 +135,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("newton-sketch", "rows=4", 36),
         ("fednl", "", 2),
         ("fednl", "first=none", 20),
+        ("diana-plus", "k=10", 160),
         ("fednl", "codec=topk,first=none", 48),
         ("fedlin", "", 260),
         ("scaffnew", "", 60),
@@ -194,6 +195,7 @@ fn second_order_methods_reach_the_optimum_off_quadratics_too() {
         ("fednl", "", 28),
         ("fednl", "codec=topk", 54),
         ("fednl", "first=none", 44),
+        ("diana-plus", "k=10", 240),
     ] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
         assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));

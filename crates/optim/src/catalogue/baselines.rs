@@ -16,6 +16,7 @@ use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::learned_hessian::{Contraction, FedNl};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::loopless::{VrDiana, VrDianaSettings};
+use crate::method::baselines::matrix_aware::{Bounds, DianaPlus};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
@@ -376,6 +377,32 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let Compressed { channel, omega, common, .. } = b.unbiased()?;
             let step = 1.0 / (big + 6.0 * known.noise(omega, common) * if common { big } else { most });
             Ok(b.descent(Diana::new(channel, dim, 1.0 / (1.0 + omega)), step, None))
+        },
+        ..PLAIN
+    },
+    MethodInfo {
+        id: "diana-plus",
+        title: "DIANA+",
+        line: "DIANA on differences whitened by each machine's smoothness matrix, which travels once",
+        reference: "Safaryan, Hanzely, Richtarik, Smoothness Matrices Beat Smoothness Constants, 2021",
+        family: "variance-reduced",
+        exact: true,
+        convex_only: true,
+        parameters: &[
+            SCALE,
+            WIRE,
+            parameter("k", "auto", "coordinates per message, on average; auto is d/50, rounded up"),
+        ],
+        build: |b| {
+            if b.dim > MOST_LEARNED {
+                return Err(format!(
+                    "diana-plus keeps a smoothness matrix per machine, and d = {} is above {MOST_LEARNED}: take diana",
+                    b.dim
+                ));
+            }
+            let coordinates = b.values.count("k", b.dim.div_ceil(50), 1, b.dim.max(1))? as f64;
+            let bounds = Bounds { smoothness: b.constants.smoothness, scale: b.scale, coordinates };
+            Ok(boxed(DianaPlus::new(b.start(), bounds, b.double, b.randomness)))
         },
         ..PLAIN
     },

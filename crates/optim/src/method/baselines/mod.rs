@@ -11,6 +11,7 @@
 //! - [`mod@quasi_newton`]: limited-memory BFGS.
 //! - [`learned_hessian`]: FedNL, whose hub learns the Hessian.
 //! - [`sketched_hessian`]: Newton sketch, whose hub gets random combinations of rows.
+//! - [`matrix_aware`]: DIANA+, which knows each machine's smoothness matrix.
 //! - [`second_order`]: GIANT, DiSCO, DANE, one-shot averaging.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
@@ -19,6 +20,7 @@ pub mod coordinates;
 pub mod learned_hessian;
 pub mod local;
 pub mod loopless;
+pub mod matrix_aware;
 pub mod model;
 pub mod quasi_newton;
 pub mod second_order;
