@@ -203,8 +203,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(bytes) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
         // The runs are sorted: the first is the cheapest of those that reached the target.
         let against = done.first().filter(|compared| compared.rank().0 == 0).map(|compared| {
-            let least = compared.mean(Passed::wire_bytes);
-            format!(", {} times the bytes of {}", units::times(bytes / least), compared.name)
+            match bytes / compared.mean(Passed::wire_bytes) {
+                fewer if fewer < 1.0 => format!(", {} times fewer bytes than {}", units::times(1.0 / fewer), compared.name),
+                more => format!(", {} times the bytes of {}", units::times(more), compared.name),
+            }
         });
         println!(
             "sending the rows themselves once, under xz, would take {} per machine in one exchange{}",
