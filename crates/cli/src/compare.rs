@@ -204,7 +204,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         // The runs are sorted: the first is the cheapest of those that reached the target.
         let against = done.first().filter(|compared| compared.rank().0 == 0).map(|compared| {
             match bytes / compared.mean(Passed::wire_bytes) {
-                fewer if fewer < 1.0 => format!(", {} times fewer bytes than {}", units::times(1.0 / fewer), compared.name),
+                fewer if fewer < 1.0 => {
+                    format!(", {} times fewer bytes than {}", units::times(1.0 / fewer), compared.name)
+                }
                 more => format!(", {} times the bytes of {}", units::times(more), compared.name),
             }
         });
