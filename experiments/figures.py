@@ -103,8 +103,8 @@ def plot(curves, path, title):
     """Relative suboptimality against bytes on the wire and against exchanges, both logarithmic."""
     colours = ["#c1272d", "#e07b39", "#e8b23a", "#8a5a44", "#1f4e79", "#2e86ab", "#6c757d", "#3a7d44", "#7fb069", "#7b2d8b", "#b565a7",
                "#111111", "#5c8001", "#457b9d", "#9a8c98", "#bc6c25"]
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 400" font-family="sans-serif" font-size="11">',
-             '<rect width="960" height="400" fill="white"/>', f'<text x="40" y="18" font-size="13">{title}</text>']
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1010 400" font-family="sans-serif" font-size="11">',
+             '<rect width="1010" height="400" fill="white"/>', f'<text x="40" y="18" font-size="13">{title}</text>']
     for left, column, label in [(50, "wire_bytes", "bytes on the wire per machine"), (430, "exchanges", "exchanges")]:
         most = max(float(point[column]) for points in curves.values() for point in points)
         least = min(float(points[0][column]) for points in curves.values())
@@ -116,7 +116,7 @@ def plot(curves, path, title):
             parts += [f'<path d="M{x:.1f} 40V340" stroke="#ddd"/>', f'<text x="{x:.1f}" y="354" text-anchor="middle">1e{power}</text>']
         for power in range(0, 8):
             y = down(10**-power)
-            parts += [f'<path d="M{left} {y:.1f}h330" stroke="#ddd"/>', f'<text x="{left - 4}" y="{y + 4:.1f}" text-anchor="end">1e-{power}</text>']
+            parts += [f'<path d="M{left} {y:.1f}h330" stroke="#ddd"/>', f'<text x="{left - 4}" y="{y + 4:.1f}" text-anchor="end">{f"1e-{power}" if power else 1}</text>']
         parts.append(f'<text x="{left + 165}" y="372" text-anchor="middle">{label}; relative suboptimality downwards</text>')
         for colour, points in zip(colours, curves.values()):
             line = " ".join(f"{across(float(p[column])):.1f},{down(float(p['relative'])):.1f}" for p in points if p["relative"])
