@@ -35,7 +35,7 @@ use crate::state::{Scope, Stateful, Visitor};
 /// Rows of curvature that a machine sends at most.
 const MOST_ROWS: usize = 64;
 /// So many rows are sent also where they are below tau, but not below this share of it.
-const LEAST_ROWS: usize = 8;
+const FAINT_ROWS: usize = 8;
 const FAINT: f64 = 0.1;
 /// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes.
 const TAU: f64 = 0.7;
@@ -141,7 +141,7 @@ impl Newton {
         let from = if further { self.sent as usize } else { 0 };
         let (always, most) = match further {
             true => (0, MOST_ROWS * (1 + self.turns as usize)),
-            false => (LEAST_ROWS, MOST_ROWS),
+            false => (FAINT_ROWS, MOST_ROWS),
         };
         if further {
             self.tau *= 0.5;
