@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Accuracy against bytes of communication hooks on one network and data set: rates from one grid, then seeds at the best rate.
 
-    experiments/ddp_quality.py --python .venv/bin/python --data mnist:FOLDER --net lenet --epochs 15 > table.md
+    experiments/ddp_quality.py --python .venv/bin/python --data mnist:FOLDER --net lenet --epochs 15 --runs lenet.jsonl > table.md
 
 Each hook's rate is the best of the grid after `--grid-epochs` on rows kept from the training set; the finalists run on the whole test set.
-With `--json FILE` their results are kept, a line each, for experiments/ddp_plot.py.
+Every run is kept in `--runs`, a line each, and none that stands there is trained again: a call that was stopped goes on where it was, and a
+later one adds hooks, seeds or epochs. experiments/ddp_plot.py draws the file.
 """
 
 import argparse
@@ -25,6 +26,7 @@ HOOKS = {
     "corewire q, ratio 12": ["--hook", "core", "--ratio", "12"],
     "corewire q, ratio 37": ["--hook", "core", "--ratio", "37"],
     "corewire 4bit, ratio 37": ["--hook", "core", "--ratio", "37", "--wire", "4bit"],
+    "corewire 1bit, ratio 12": ["--hook", "core", "--ratio", "12", "--wire", "1bit"],
     "corewire on the gradient, ratio 12": ["--hook", "core-gradient", "--ratio", "12"],
     **{
         f"{title} on the {on}": ["--hook", hook, "--ratio", ratio, "--on", on]
@@ -39,16 +41,47 @@ HOOKS = {
 }
 
 
-def train(python, machines, arguments):
-    """The result of process 0; none where training ended with an error."""
-    with tempfile.NamedTemporaryFile("r") as result:
-        command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={machines}", str(SCRIPT)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-        subprocess.run(
-            [*command, *arguments, "--json", result.name], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        written = result.read()
-        return json.loads(written) if written else None
+class Runs:
+    """Trainings by their arguments, kept in a file."""
+
+    def __init__(self, path, python, machines):
+        self.path, self.python, self.machines = path, python, machines
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.known = {tuple(run["arguments"]): run for run in map(json.loads, lines)}
+
+    def get(self, name, where, arguments):
+        """The result of process 0; none where training ended with an error. `where` is what depends on the machine."""
+        key = (str(self.machines), *arguments)
+        if key not in self.known:
+            result = self.train([*where, *arguments])
+            print(f"{name}, {' '.join(arguments)}: {result and result['accuracy']}", file=sys.stderr, flush=True)
+            if result is None:
+                return None
+            self.known[key] = {"name": name, "arguments": key, **result}
+            with self.path.open("a") as file:
+                file.write(json.dumps(self.known[key]) + "\n")
+        return self.known[key]
+
+    def train(self, arguments):
+        with tempfile.NamedTemporaryFile("r") as result:
+            command = [self.python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.machines}", str(SCRIPT)]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+            subprocess.run(
+                [*command, *arguments, "--json", result.name], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            written = result.read()
+            return json.loads(written) if written else None
+
+
+def row(name, rate, runs):
+    if not runs:
+        return f"| {name} | {rate} | ended with an error | | | |"
+    accuracies = ", ".join(f"{100 * run['accuracy']:.2f}" for run in runs)
+    losses = statistics.mean(run["loss"] for run in runs)
+    dense = runs[0]["dense_bytes_per_step"]
+    # Torch's all-reduce does not count its bytes.
+    counted = runs[0]["counted_bytes_per_step"] or dense
+    return f"| {name} | {rate} | {losses:.4f} | {accuracies} | {counted:,.0f} | {dense / counted:.0f} |"
 
 
 def main():
@@ -62,38 +95,33 @@ def main():
     parser.add_argument("--grid-epochs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", type=pathlib.Path, help="appends the finalists' results to this file")
+    parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("ddp-quality.jsonl"), help="the file of all runs")
     parser.add_argument("--hooks", nargs="+", default=list(HOOKS), choices=list(HOOKS))
     given = parser.parse_args()
-    common = ["--net", given.net, "--data", given.data, "--rows", str(given.rows), "--batch", "32"]
+    runs = Runs(given.runs, given.python, given.machines)
+    where = ["--data", given.data]
+    common = ["--net", given.net, "--rows", str(given.rows), "--batch", "32"]
+    best = {}
+    for name in given.hooks:
+        tried = {
+            rate: runs.get(
+                name, where,
+                [*common, *HOOKS[name], "--lr", rate, "--epochs", str(given.grid_epochs), "--held-out", "2000", "--seed", "100"],
+            )
+            for rate in given.grid
+        }  # fmt: skip
+        best[name] = max(tried, key=lambda rate: tried[rate]["accuracy"] if tried[rate] else 0.0)
+    finals = {name: [] for name in given.hooks}
+    # Seed by seed, so that a call that is stopped leaves a whole table of fewer seeds.
+    for seed in range(given.seeds):
+        for name in given.hooks:
+            final = [*common, *HOOKS[name], "--lr", best[name], "--epochs", str(given.epochs), "--history", "2000", "--seed", str(seed)]
+            finals[name].append(runs.get(name, where, final))
     print(f"{given.net}, {given.rows} rows, {given.machines} processes, batch {given.machines} x 32, {given.epochs} epochs, {given.seeds} seeds\n")
     print("| hook | rate | training loss | test accuracy, % | bytes per process and step | fewer than plain |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in given.hooks:
-        hook, scores = HOOKS[name], {}
-        for rate in given.grid:
-            tried = train(
-                given.python, given.machines,
-                [*common, *hook, "--lr", rate, "--epochs", str(given.grid_epochs), "--held-out", "2000", "--seed", "100"],
-            )  # fmt: skip
-            scores[rate] = tried["accuracy"] if tried else 0.0
-        best = max(scores, key=scores.get)
-        final = [*common, *hook, "--lr", best, "--epochs", str(given.epochs), "--history", "2000"]
-        runs = [train(given.python, given.machines, [*final, "--seed", str(seed)]) for seed in range(given.seeds)]
-        runs = [run for run in runs if run]
-        if not runs:
-            print(f"| {name} | {best} | ended with an error | | | |", flush=True)
-            continue
-        if given.json:
-            with given.json.open("a") as file:
-                file.writelines(json.dumps({"name": name, "kept_back": scores, **run}) + "\n" for run in runs)
-        accuracies = ", ".join(f"{100 * run['accuracy']:.2f}" for run in runs)
-        losses = statistics.mean(run["loss"] for run in runs)
-        run = runs[0]
-        # Torch's all-reduce does not count its bytes.
-        counted = run["counted_bytes_per_step"] or run["dense_bytes_per_step"]
-        fewer = run["dense_bytes_per_step"] / counted
-        print(f"| {name} | {best} | {losses:.4f} | {accuracies} | {counted:.0f} | {fewer:.0f} |", flush=True)
+        print(row(name, best[name], [run for run in finals[name] if run]))
 
 
 main()
