@@ -150,6 +150,7 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("vr-diana", "k=10", 4500),
         ("vr-diana", "codec=natural", 930),
         ("adiana", "k=10", 4000),
+        ("adiana-plus", "k=10", 700),
         ("adiana", "codec=natural", 400),
         ("adiana", "codec=randk-common,k=10", 5000),
         ("sega", "k=10", 600),
@@ -160,6 +161,8 @@ fn exact_methods_reach_the_optimum_of_unlike_machines() {
         ("lag", "", 310),
         ("ef21-p", "k=10", 2300),
         ("ef21-p", "k=10,up=randk,k_up=10", 2900),
+        ("2direction", "k=10", 4000),
+        ("2direction", "k=10,codec=drive", 4000),
         ("marina", "k=10", 700),
         ("dasha", "k=10", 2100),
         ("canita", "codec=natural", 600),
@@ -196,6 +199,7 @@ fn second_order_methods_reach_the_optimum_off_quadratics_too() {
         ("fednl", "codec=topk", 54),
         ("fednl", "first=none", 44),
         ("diana-plus", "k=10", 240),
+        ("adiana-plus", "k=10", 2000),
     ] {
         let finish = &bench.run(id, text, rounds, 1e-8)[0];
         assert_eq!(finish.ended, Ended::Target, "{id} {text}: {:.2e} after {rounds} rounds", relative(finish));
@@ -308,6 +312,8 @@ fn accelerated_methods_are_accelerated() {
         ("diana", "codec=natural,wire=f64", 1.0),
         ("adiana", "codec=natural,wire=f64", 0.5),
         ("locodl", "wire=f64", 0.5),
+        ("adiana-plus", "k=20,wire=f64", 0.5),
+        ("2direction", "k=20,wire=f64", 0.5),
         ("sega", "k=5,wire=f64", 1.0),
         ("asega", "k=5,wire=f64", 0.5),
     ] {
@@ -839,9 +845,10 @@ fn a_step_far_too_long_ends_in_words() {
             match result {
                 // L-BFGS takes a step back that raises f: it ends no higher than it began.
                 Ok(finish) if id == "lbfgs" => assert!(finish.last.value.unwrap() <= first, "{text}"),
-                // CANITA's w may not have moved yet, and the mu of DiSCO and DANE may be 0.
+                // CANITA's w may not have moved yet, the mu of DiSCO and DANE may be 0, and no step of 2Direction is above 1/mu.
                 Ok(finish) => {
-                    assert!(finish.ended == Ended::Diverged || ["canita", "disco", "dane"].contains(&id), "{id} {text}")
+                    let spared = ["canita", "disco", "dane", "2direction"];
+                    assert!(finish.ended == Ended::Diverged || spared.contains(&id), "{id} {text}")
                 }
                 Err(error) => {
                     assert!(error.is_consequence() || error.to_string().contains("not finite"), "{id}: {error}")
@@ -985,6 +992,15 @@ fn the_page_has_a_section_for_every_method() {
         let section = section.unwrap_or_else(|| panic!("docs/methods.md has no section `{}`", entry.id));
         assert!(section.contains(entry.line), "{}: another line", entry.id);
         assert!(section.contains(entry.reference), "{}: another reference", entry.id);
+        let yes = |truth| if truth { "yes" } else { "no" };
+        let row = format!(
+            "| [`{0}`](#{0}) | {1} | {2} | {3} |",
+            entry.id,
+            entry.family,
+            yes(entry.exact),
+            yes(entry.convex_only)
+        );
+        assert!(page.contains(&row), "the table at the top has no row {row}");
         for parameter in entry.parameters {
             assert!(
                 section.contains(&format!("`{}`", parameter.name)),

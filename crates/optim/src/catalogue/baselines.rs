@@ -16,14 +16,15 @@ use crate::method::baselines::coordinates::{Asega, AsegaConstants, Ibcd, Sega};
 use crate::method::baselines::learned_hessian::{Contraction, FedNl};
 use crate::method::baselines::local::{Dsvrg, FedAvg, FedLin, Scaffold};
 use crate::method::baselines::loopless::{VrDiana, VrDianaSettings};
-use crate::method::baselines::matrix_aware::{Bounds, DianaPlus};
+use crate::method::baselines::matrix_aware::{Bounds, DianaPlus, WhitenedShifts};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::sketched_hessian::NewtonSketch;
 use crate::method::baselines::skip::{LoCoDl, LoCoDlConstants, Scaffnew};
-use crate::method::baselines::two_query::{Adiana, AdianaConstants, Canita, CanitaConstants};
+use crate::method::baselines::two_direction::{TwoDirection, TwoDirectionConstants};
+use crate::method::baselines::two_query::{Adiana, AdianaConstants, AdianaShifts, Canita, CanitaConstants};
 use crate::method::conjugate::Conjugate;
 use crate::method::gradient::{Batch, GradientMethod};
 
@@ -394,14 +395,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             parameter("k", "auto", "coordinates per message, on average; auto is d/50, rounded up"),
         ],
         build: |b| {
-            if b.dim > MOST_LEARNED {
-                return Err(format!(
-                    "diana-plus keeps a smoothness matrix per machine, and d = {} is above {MOST_LEARNED}: take diana",
-                    b.dim
-                ));
-            }
-            let coordinates = b.values.count("k", b.dim.div_ceil(50), 1, b.dim.max(1))? as f64;
-            let bounds = Bounds { smoothness: b.constants.smoothness, scale: b.scale, coordinates };
+            let bounds = matrix_aware(b)?;
             Ok(boxed(DianaPlus::new(b.start(), bounds, b.double, b.randomness)))
         },
         ..PLAIN
@@ -469,10 +463,30 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let known = b.constants;
             let start = b.start();
             let (Compressed { channel, omega, common, .. }, at_hub) = b.unbiased_pair()?;
-            let mut constants =
+            let constants =
                 AdianaConstants::theory(omega, known.noise(omega, common), if common { big } else { most }, mu);
-            constants.eta *= scale;
-            Ok(boxed(Adiana::new(start, channel, constants, at_hub, randomness)))
+            let shifts = AdianaShifts::new(start.len(), channel, constants.times(scale), at_hub);
+            Ok(boxed(Adiana::new(start, shifts, randomness)))
+        },
+        ..PLAIN
+    },
+    MethodInfo {
+        id: "adiana-plus",
+        title: "ADIANA+",
+        line: "ADIANA on differences whitened by each machine's smoothness matrix, which travels once",
+        reference: "Safaryan, Hanzely, Richtarik, Smoothness Matrices Beat Smoothness Constants, 2021",
+        family: "variance-reduced",
+        exact: true,
+        convex_only: true,
+        parameters: &[
+            SCALE,
+            WIRE,
+            parameter("k", "auto", "coordinates per code, on average; auto is d/50, rounded up"),
+        ],
+        build: |b| {
+            let bounds = matrix_aware(b)?;
+            let shifts = WhitenedShifts::new(b.dim, bounds, b.double, b.randomness);
+            Ok(boxed(Adiana::new(b.start(), shifts, b.randomness)))
         },
         ..PLAIN
     },
@@ -870,6 +884,39 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let alpha = if omega > 0.0 { 1.0 / (1.0 + omega) } else { 0.0 };
             let step = 1.0 / (1.0 / known.contracted_step(delta) + 6.0 * known.noise(omega, false) * most);
             Ok(boxed(Ef21P::new(start, up, down, alpha, scale * step, randomness)))
+        },
+        ..PLAIN
+    },
+    MethodInfo {
+        id: "2direction",
+        title: "2Direction",
+        line: "momentum, with compressed differences up and down",
+        reference: "Tyurin, Richtarik, 2Direction, 2023",
+        family: "variance-reduced",
+        exact: true,
+        convex_only: true,
+        parameters: &[
+            SCALE,
+            WIRE,
+            parameter("codec", "topk", "contraction on the way down: topk, randk, sign, onebit, drive or eden"),
+            parameter("k", "auto", "coordinates of each code, up and down; auto is d/50, rounded up"),
+            parameter("bits", "2", "bits of a coordinate, above 0 and up to 4"),
+        ],
+        build: |b| {
+            let keep = b.keep("k")?;
+            let (down, kept) = b.contraction()?;
+            let up = RandK::new(b.dim, keep, Indices::Private, b.randomness);
+            let (known, omega) = (b.constants, b.dim as f64 / keep as f64 - 1.0);
+            let constants = TwoDirectionConstants::theory(
+                omega,
+                kept,
+                known.smoothness,
+                known.max_smoothness,
+                known.mu(),
+                known.machines,
+            );
+            let constants = TwoDirectionConstants { smoothness: constants.smoothness / b.scale, ..constants };
+            Ok(boxed(TwoDirection::new(b.start(), up, down, constants, b.double, b.randomness)))
         },
         ..PLAIN
     },
@@ -1361,6 +1408,23 @@ fn scaffnew_or_gradskip(b: &Builder<'_>) -> Built {
     let p = v.number("p", (step * mu).sqrt(), 1e-6, 1.0)?;
     let method = Scaffnew::new(start, step, p, b.exact(), randomness);
     Ok(boxed(if id == "gradskip" { method.skipping(mu, most) } else { method }))
+}
+
+/// The bounds of a method that keeps a smoothness matrix per machine.
+fn matrix_aware(b: &Builder<'_>) -> Result<Bounds, String> {
+    if b.dim > MOST_LEARNED {
+        return Err(format!(
+            "{} keeps a smoothness matrix per machine, and d = {} is above {MOST_LEARNED}: take diana",
+            b.values.info.id, b.dim
+        ));
+    }
+    Ok(Bounds {
+        smoothness: b.constants.smoothness,
+        strong_convexity: b.constants.mu(),
+        machines: b.constants.machines.max(1),
+        scale: b.scale,
+        coordinates: b.values.count("k", b.dim.div_ceil(50), 1, b.dim.max(1))? as f64,
+    })
 }
 
 fn drive_or_eden(b: &Builder<'_>) -> Built {

@@ -40,14 +40,16 @@ impl Coding {
         }
     }
 
-    fn encode(&mut self, address: Address, vector: &[f64], message: &mut Vec<u8>) {
+    /// Overwrites `message` with the code of a vector.
+    pub(crate) fn encode(&mut self, address: Address, vector: &[f64], message: &mut Vec<u8>) {
         match self {
             Self::Fixed(codec) => codec.encode(address, vector, message),
             Self::Alq(codec) => codec.encode(address, vector, message),
         }
     }
 
-    fn decode(&self, address: Address, message: &[u8], out: &mut [f64]) -> Result<(), CodecError> {
+    /// Overwrites `out` with what a code says.
+    pub(crate) fn decode(&self, address: Address, message: &[u8], out: &mut [f64]) -> Result<(), CodecError> {
         match self {
             Self::Fixed(codec) => codec.decode(address, message, out),
             Self::Alq(codec) => codec.decode(address, message, out),

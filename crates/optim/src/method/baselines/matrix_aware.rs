@@ -1,4 +1,4 @@
-//! DIANA+, which draws coordinates where each machine's smoothness matrix makes them matter least.
+//! DIANA+ and the shifts of ADIANA+, which draw coordinates where each machine's smoothness matrix makes them matter least.
 
 use corewire_algebra::vector::{add_scaled, dot};
 use corewire_comm::numbers;
@@ -6,6 +6,7 @@ use corewire_comm::{CommError, Reduction};
 use corewire_sketch::{CommonRandomness, Purpose};
 
 use super::second_order::{admit, read_vector};
+use super::two_query::{AdianaConstants, TwoQuery};
 use crate::error::RunError;
 use crate::estimator::check_finite;
 use crate::method::{Context, Method, Outcome, Settings};
@@ -70,23 +71,27 @@ fn chances(diagonal: &[f64], count: f64) -> (Vec<f64>, f64) {
 pub struct Bounds {
     /// L of f.
     pub smoothness: f64,
+    /// mu of f.
+    pub strong_convexity: f64,
+    /// n.
+    pub machines: usize,
     /// A factor on the step.
     pub scale: f64,
     /// Coordinates of a message, on average.
     pub coordinates: f64,
 }
 
-/// DIANA+: D_i = R_i C(R_i^-1 (g_i - h_i)) with R_i the root of machine i's smoothness matrix and C a drawing of coordinates by the chances
-/// that suit its diagonal; the estimate is h + mean D_i; h_i += a D_i. The matrices travel once, to the hub.
-pub struct DianaPlus {
-    x: Vec<f64>,
-    bounds: Bounds,
+/// The code D_i = R_i C(R_i^-1 v), with R_i the root of machine i's smoothness matrix and C a drawing of coordinates by the chances that
+/// suit its diagonal. The matrices travel once, to the hub.
+struct Whitening {
+    /// What the method is called where something is refused.
+    id: &'static str,
+    dim: usize,
+    coordinates: f64,
     double: bool,
     randomness: CommonRandomness,
     /// The largest rho and the largest 1/p_j - 1 of all machines.
     worst: Vec<f64>,
-    shift: Vec<f64>,
-    mean_shift: Vec<f64>,
     /// This machine's matrix; at the hub those of all, after how many numbers each has.
     own: Vec<f64>,
     all: Vec<f64>,
@@ -96,18 +101,15 @@ pub struct DianaPlus {
     all_chances: Vec<Vec<f64>>,
 }
 
-impl DianaPlus {
-    /// From shifts of zero.
-    pub fn new(start: Vec<f64>, bounds: Bounds, double: bool, randomness: &CommonRandomness) -> Self {
-        let dim = start.len();
+impl Whitening {
+    fn new(id: &'static str, dim: usize, coordinates: f64, double: bool, randomness: &CommonRandomness) -> Self {
         Self {
-            x: start,
-            bounds,
+            id,
+            dim,
+            coordinates,
             double,
             randomness: randomness.clone(),
             worst: vec![0.0; 2],
-            shift: vec![0.0; dim],
-            mean_shift: vec![0.0; dim],
             own: Vec::new(),
             all: Vec::new(),
             lengths: Vec::new(),
@@ -116,8 +118,131 @@ impl DianaPlus {
         }
     }
 
-    fn step(&self, machines: usize) -> f64 {
-        self.bounds.scale / (self.bounds.smoothness + 6.0 * self.worst[0] / machines as f64)
+    /// Sends the matrices; all learn the worst rho and omega.
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        let Self { id, dim, coordinates, .. } = *self;
+        admit(context.objective, id)?;
+        let alpha = context.objective.strong_convexity();
+        let here = context.comm.rank() < context.comm.size();
+        let mut message = Vec::new();
+        match context.objective.curved() {
+            // At zero the Hessian of logistic regression is as large as it can be, and so is its bound everywhere.
+            Some(curved) => {
+                let found = curved.eigenpairs(&vec![0.0; dim], 0, dim, 0.0);
+                let numbers: Vec<f64> = found.values.iter().chain(found.vectors.iter().flatten()).copied().collect();
+                check_finite(context.place(0), "a smoothness matrix", &numbers)?;
+                numbers::push_floats(&numbers, false, &mut message);
+            }
+            None if here => {
+                let what = format!("{id} needs ridge or logistic regression: take diana");
+                return Err(RunError::Unsuited(what));
+            }
+            None => {}
+        }
+        self.own = vec![0.0; message.len() / 4];
+        read_vector(&message, false, &mut self.own)?;
+        let (all, lengths) = (&mut self.all, &mut self.lengths);
+        let mut combine = |messages: &[&[u8]]| {
+            let mut worst = [0.0f64; 2];
+            for (rank, message) in messages.iter().enumerate() {
+                let mut numbers = vec![0.0; message.len() / 4];
+                if !numbers.len().is_multiple_of(dim + 1) || !numbers::read_floats(message, false, &mut numbers) {
+                    return Err(refused(id, rank, format!("{} bytes for a smoothness matrix", message.len())));
+                }
+                let (chances, rho) = chances(&Root::new(alpha, dim, &numbers).diagonal(dim), coordinates);
+                let omega = chances.iter().fold(0.0f64, |most, p| most.max(1.0 / p - 1.0));
+                worst = [worst[0].max(rho), worst[1].max(omega)];
+                lengths.push(numbers.len() as f64);
+                all.extend(numbers);
+            }
+            let mut reply = Vec::new();
+            numbers::push_floats(&worst, false, &mut reply);
+            Ok(reply)
+        };
+        let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
+        Ok(read_vector(&reply.message, false, &mut self.worst)?)
+    }
+
+    /// What bounds the noise: E||D_i - v||^2 <= rho ||R_i^-1 v||^2.
+    fn rho(&self) -> f64 {
+        self.worst[0]
+    }
+
+    /// The share of a difference that a shift may follow: 1/(1 + omega).
+    fn kept(&self) -> f64 {
+        1.0 / (1.0 + self.worst[1])
+    }
+
+    /// Sends codes of vectors, each drawn apart, in one message, and gives what they decode to; in `reply` comes what `at_hub` makes of the
+    /// means of all machines'.
+    fn exchange(
+        &mut self,
+        round: u64,
+        vectors: &[&[f64]],
+        context: &mut Context<'_>,
+        at_hub: &mut dyn FnMut(Vec<Vec<f64>>) -> Vec<f64>,
+        reply: &mut [f64],
+    ) -> Result<Vec<Vec<f64>>, RunError> {
+        let (rank, alpha) = (context.comm.rank(), context.objective.strong_convexity());
+        let Self { id, dim, coordinates, double, ref randomness, .. } = *self;
+        let drawing = |rank: usize, k: usize, chances: &[f64]| {
+            drawn(randomness, round * vectors.len() as u64 + k as u64, rank, chances)
+        };
+        let root = Root::new(alpha, dim, &self.own);
+        if self.own_chances.is_empty() {
+            self.own_chances = chances(&root.diagonal(dim), coordinates).0;
+        }
+        let (mut message, mut sent) = (Vec::new(), Vec::new());
+        for (k, vector) in vectors.iter().enumerate() {
+            let (whitened, places) = (root.times(true, vector), drawing(rank, k, &self.own_chances));
+            let mut scalars: Vec<f64> = places.iter().map(|&j| whitened[j] / self.own_chances[j]).collect();
+            let begun = message.len();
+            numbers::push_floats(&scalars, double, &mut message);
+            read_vector(&message[begun..], double, &mut scalars)?;
+            sent.push(decoded(root, dim, &places, &scalars));
+        }
+        let (all, lengths, all_chances) = (&self.all, &self.lengths, &mut self.all_chances);
+        let width = if double { 8 } else { 4 };
+        let mut combine = |messages: &[&[u8]]| {
+            let (mut means, mut rest) = (vec![vec![0.0; dim]; vectors.len()], &all[..]);
+            for (rank, message) in messages.iter().enumerate() {
+                let (numbers, after) = rest.split_at(lengths.get(rank).map_or(0, |length| *length as usize));
+                rest = after;
+                let root = Root::new(alpha, dim, numbers);
+                if all_chances.len() == rank {
+                    all_chances.push(chances(&root.diagonal(dim), coordinates).0);
+                }
+                let mut unread = *message;
+                for (k, mean) in means.iter_mut().enumerate() {
+                    let places = drawing(rank, k, &all_chances[rank]);
+                    let (part, after) = unread.split_at((width * places.len()).min(unread.len()));
+                    unread = after;
+                    let mut scalars = vec![0.0; places.len()];
+                    if !numbers::read_floats(part, double, &mut scalars) {
+                        return Err(refused(id, rank, format!("{} bytes are too few", message.len())));
+                    }
+                    add_scaled(1.0 / messages.len() as f64, &decoded(root, dim, &places, &scalars), mean);
+                }
+                if !unread.is_empty() {
+                    return Err(refused(id, rank, format!("{} bytes are too many", message.len())));
+                }
+            }
+            let mut reply = Vec::new();
+            numbers::push_floats(&at_hub(means), double, &mut reply);
+            Ok(reply)
+        };
+        let answer = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
+        read_vector(&answer.message, double, reply)?;
+        Ok(sent)
+    }
+}
+
+impl Stateful for Whitening {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        visitor.vector(Scope::Common, "worst", &mut self.worst);
+        visitor.vector(Scope::Local, "own", &mut self.own);
+        visitor.vector(Scope::Local, "all", &mut self.all);
+        visitor.vector(Scope::Local, "lengths", &mut self.lengths);
     }
 }
 
@@ -134,19 +259,34 @@ fn decoded(root: Root<'_>, dim: usize, places: &[usize], scalars: &[f64]) -> Vec
     root.times(false, &sparse)
 }
 
-fn refused(rank: usize, what: impl std::fmt::Display) -> CommError {
-    CommError::refused(rank, format!("its message of diana-plus: {what}"))
+fn refused(id: &str, rank: usize, what: impl std::fmt::Display) -> CommError {
+    CommError::refused(rank, format!("its message of {id}: {what}"))
+}
+
+/// DIANA+: DIANA with the code above. The estimate is h + mean D_i; h_i += a D_i.
+pub struct DianaPlus {
+    x: Vec<f64>,
+    bounds: Bounds,
+    whitening: Whitening,
+    shift: Vec<f64>,
+    mean_shift: Vec<f64>,
+}
+
+impl DianaPlus {
+    /// From shifts of zero.
+    pub fn new(start: Vec<f64>, bounds: Bounds, double: bool, randomness: &CommonRandomness) -> Self {
+        let dim = start.len();
+        let whitening = Whitening::new("diana-plus", dim, bounds.coordinates, double, randomness);
+        Self { x: start, bounds, whitening, shift: vec![0.0; dim], mean_shift: vec![0.0; dim] }
+    }
 }
 
 impl Stateful for DianaPlus {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         visitor.vector(Scope::Common, "x", &mut self.x);
-        visitor.vector(Scope::Common, "worst", &mut self.worst);
         visitor.vector(Scope::Common, "mean_shift", &mut self.mean_shift);
         visitor.vector(Scope::Local, "shift", &mut self.shift);
-        visitor.vector(Scope::Local, "own", &mut self.own);
-        visitor.vector(Scope::Local, "all", &mut self.all);
-        visitor.vector(Scope::Local, "lengths", &mut self.lengths);
+        self.whitening.visit(visitor);
     }
 }
 
@@ -156,93 +296,21 @@ impl Method for DianaPlus {
     }
 
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        admit(context.objective, "diana-plus")?;
-        let (dim, alpha) = (self.x.len(), context.objective.strong_convexity());
-        let here = context.comm.rank() < context.comm.size();
-        let mut message = Vec::new();
-        match context.objective.curved() {
-            // At zero the Hessian of logistic regression is as large as it can be, and so is its bound everywhere.
-            Some(curved) => {
-                let found = curved.eigenpairs(&vec![0.0; dim], 0, dim, 0.0);
-                let numbers: Vec<f64> = found.values.iter().chain(found.vectors.iter().flatten()).copied().collect();
-                check_finite(context.place(0), "a smoothness matrix", &numbers)?;
-                numbers::push_floats(&numbers, false, &mut message);
-            }
-            None if here => {
-                let what = "diana-plus needs ridge or logistic regression: take diana".to_owned();
-                return Err(RunError::Unsuited(what));
-            }
-            None => {}
-        }
-        self.own = vec![0.0; message.len() / 4];
-        read_vector(&message, false, &mut self.own)?;
-        let (all, lengths, count) = (&mut self.all, &mut self.lengths, self.bounds.coordinates);
-        let mut combine = |messages: &[&[u8]]| {
-            let mut worst = [0.0f64; 2];
-            for (rank, message) in messages.iter().enumerate() {
-                let mut numbers = vec![0.0; message.len() / 4];
-                if !numbers.len().is_multiple_of(dim + 1) || !numbers::read_floats(message, false, &mut numbers) {
-                    return Err(refused(rank, format!("{} bytes for a smoothness matrix", message.len())));
-                }
-                let (chances, rho) = chances(&Root::new(alpha, dim, &numbers).diagonal(dim), count);
-                let omega = chances.iter().fold(0.0f64, |most, p| most.max(1.0 / p - 1.0));
-                worst = [worst[0].max(rho), worst[1].max(omega)];
-                lengths.push(numbers.len() as f64);
-                all.extend(numbers);
-            }
-            let mut reply = Vec::new();
-            numbers::push_floats(&worst, false, &mut reply);
-            Ok(reply)
-        };
-        let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
-        Ok(read_vector(&reply.message, false, &mut self.worst)?)
+        self.whitening.prepare(context)
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
-        let (dim, rank, machines) = (self.x.len(), context.comm.rank(), context.comm.size());
-        let (alpha, count, double) = (context.objective.strong_convexity(), self.bounds.coordinates, self.double);
+        let (dim, kept) = (self.x.len(), self.whitening.kept());
         let mut difference = vec![0.0; dim];
         context.objective.gradient(&self.x, &mut difference);
         check_finite(context.place(round), "a gradient", &difference)?;
         add_scaled(-1.0, &self.shift, &mut difference);
-        let root = Root::new(alpha, dim, &self.own);
-        if self.own_chances.is_empty() {
-            self.own_chances = chances(&root.diagonal(dim), count).0;
-        }
-        let (whitened, places) =
-            (root.times(true, &difference), drawn(&self.randomness, round, rank, &self.own_chances));
-        let mut scalars: Vec<f64> = places.iter().map(|&j| whitened[j] / self.own_chances[j]).collect();
-        let mut message = Vec::new();
-        numbers::push_floats(&scalars, double, &mut message);
-        read_vector(&message, double, &mut scalars)?;
-        let kept = 1.0 / (1.0 + self.worst[1]);
-        add_scaled(kept, &decoded(root, dim, &places, &scalars), &mut self.shift);
-
-        let Self { all, lengths, all_chances, randomness, .. } = self;
-        let mut combine = |messages: &[&[u8]]| {
-            let (mut mean, mut rest) = (vec![0.0; dim], &all[..]);
-            for (rank, message) in messages.iter().enumerate() {
-                let (numbers, after) = rest.split_at(lengths.get(rank).map_or(0, |length| *length as usize));
-                rest = after;
-                let root = Root::new(alpha, dim, numbers);
-                if all_chances.len() == rank {
-                    all_chances.push(chances(&root.diagonal(dim), count).0);
-                }
-                let places = drawn(randomness, round, rank, &all_chances[rank]);
-                let mut scalars = vec![0.0; places.len()];
-                if !numbers::read_floats(message, double, &mut scalars) {
-                    return Err(refused(rank, format!("{} bytes for {} coordinates", message.len(), places.len())));
-                }
-                add_scaled(1.0 / messages.len() as f64, &decoded(root, dim, &places, &scalars), &mut mean);
-            }
-            let mut reply = Vec::new();
-            numbers::push_floats(&mean, double, &mut reply);
-            Ok(reply)
-        };
-        let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
         let mut mean = vec![0.0; dim];
-        read_vector(&reply.message, double, &mut mean)?;
-        let step = self.step(machines);
+        let sent =
+            self.whitening.exchange(round, &[&difference], context, &mut |mut means| means.remove(0), &mut mean)?;
+        add_scaled(kept, &sent[0], &mut self.shift);
+        let Bounds { smoothness, machines, scale, .. } = self.bounds;
+        let step = scale / (smoothness + 6.0 * self.whitening.rho() / machines as f64);
         add_scaled(-step, &self.mean_shift, &mut self.x);
         add_scaled(-step, &mean, &mut self.x);
         add_scaled(kept, &mean, &mut self.mean_shift);
@@ -251,6 +319,67 @@ impl Method for DianaPlus {
 
     fn settings(&self) -> Settings {
         Settings { smoothness: Some(self.bounds.smoothness), ..Settings::default() }
+    }
+}
+
+/// The shifts of ADIANA+: codes of grad f_i(x) - h_i and of grad f_i(w) - h_i go up, the estimate comes down, the mean shift stays at the
+/// hub.
+pub struct WhitenedShifts {
+    whitening: Whitening,
+    bounds: Bounds,
+    own: Vec<f64>,
+    mean: Vec<f64>,
+}
+
+impl WhitenedShifts {
+    /// Shifts of zero.
+    pub fn new(dim: usize, bounds: Bounds, double: bool, randomness: &CommonRandomness) -> Self {
+        let whitening = Whitening::new("adiana-plus", dim, bounds.coordinates, double, randomness);
+        Self { whitening, bounds, own: vec![0.0; dim], mean: vec![0.0; dim] }
+    }
+}
+
+impl Stateful for WhitenedShifts {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        self.whitening.visit(visitor);
+        visitor.vector(Scope::Local, "shift", &mut self.own);
+        visitor.vector(Scope::Local, "mean_shift", &mut self.mean);
+    }
+}
+
+impl TwoQuery for WhitenedShifts {
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        self.whitening.prepare(context)
+    }
+
+    fn constants(&self) -> AdianaConstants {
+        let Bounds { smoothness, strong_convexity, machines, scale, .. } = self.bounds;
+        let noise = self.whitening.rho() / (machines as f64 * smoothness);
+        AdianaConstants::theory(1.0 / self.whitening.kept() - 1.0, noise, smoothness, strong_convexity).times(scale)
+    }
+
+    fn estimate(
+        &mut self,
+        round: u64,
+        gradient: &[f64],
+        anchor: &[f64],
+        context: &mut Context<'_>,
+        out: &mut [f64],
+    ) -> Result<(), RunError> {
+        check_finite(context.place(round), "a gradient", gradient)?;
+        let Self { whitening, own, mean, .. } = self;
+        let less = |g: &[f64]| -> Vec<f64> { g.iter().zip(&*own).map(|(g, h)| g - h).collect() };
+        let (first, second, kept) = (less(gradient), less(anchor), whitening.kept());
+        let mut at_hub = |mut means: Vec<Vec<f64>>| {
+            let moved = means.remove(1);
+            let mut estimate = means.remove(0);
+            add_scaled(1.0, mean, &mut estimate);
+            add_scaled(kept, &moved, mean);
+            estimate
+        };
+        let sent = whitening.exchange(round, &[&first, &second], context, &mut at_hub, out)?;
+        add_scaled(kept, &sent[1], own);
+        Ok(())
     }
 }
 

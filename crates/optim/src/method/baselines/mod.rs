@@ -5,13 +5,14 @@
 //! - [`local`]: FedLin, FedAvg, SCAFFOLD, distributed SVRG.
 //! - [`loopless`]: VR-DIANA, on mini-batches.
 //! - [`two_query`]: ADIANA, CANITA.
+//! - [`two_direction`]: 2Direction, compressed both ways.
 //! - [`coordinates`]: SEGA, ASEGA, IBCD.
 //! - [`signs`]: signSGD with majority vote, 1-bit Adam.
 //! - [`mod@model`]: EF21-P, whose model comes down compressed.
 //! - [`mod@quasi_newton`]: limited-memory BFGS.
 //! - [`learned_hessian`]: FedNL, whose hub learns the Hessian.
 //! - [`sketched_hessian`]: Newton sketch, whose hub gets random combinations of rows.
-//! - [`matrix_aware`]: DIANA+, which knows each machine's smoothness matrix.
+//! - [`matrix_aware`]: DIANA+ and what makes ADIANA+ of ADIANA: each machine's smoothness matrix is known.
 //! - [`second_order`]: GIANT, DiSCO, DANE, one-shot averaging.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
@@ -27,6 +28,7 @@ pub mod second_order;
 pub mod signs;
 pub mod sketched_hessian;
 pub mod skip;
+pub mod two_direction;
 pub mod two_query;
 
 use corewire_algebra::eigen;

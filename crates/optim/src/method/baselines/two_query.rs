@@ -1,6 +1,5 @@
-//! ADIANA and CANITA: momentum over compressed differences, with a second gradient at a point that moves seldom.
+//! ADIANA, ADIANA+ and CANITA: momentum over compressed differences, with a second gradient at a point that moves seldom.
 
-use corewire_comm::Collective;
 use corewire_sketch::{CommonRandomness, Purpose};
 
 use crate::error::RunError;
@@ -9,9 +8,28 @@ use crate::method::{Context, Method, Outcome, Settings};
 use crate::state::{Scope, Stateful, Visitor};
 use corewire_algebra::vector;
 
-/// The shifts h_i: C(grad f_i(x) - h_i) gives the estimate, C(grad f_i(w) - h_i) moves the shift.
-///
-/// Both codes travel in one message. Where the mean shift stays at the hub one dense vector comes back, the estimate; else both means.
+/// Shifts h_i: C(grad f_i(x) - h_i) gives the estimate, C(grad f_i(w) - h_i) moves the shift. Both codes travel in one message.
+pub trait TwoQuery: Stateful + Send {
+    /// What has to travel before the first round.
+    fn prepare(&mut self, _context: &mut Context<'_>) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// ADIANA's constants for this code.
+    fn constants(&self) -> AdianaConstants;
+
+    /// The estimate of the gradient at x from those at x and at w, the anchor.
+    fn estimate(
+        &mut self,
+        round: u64,
+        gradient: &[f64],
+        anchor: &[f64],
+        context: &mut Context<'_>,
+        out: &mut [f64],
+    ) -> Result<(), RunError>;
+}
+
+/// Shifts with any unbiased codec. Where the mean shift stays at the hub one dense vector comes back, the estimate; else both means.
 struct Shifts {
     channel: Channel,
     alpha: f64,
@@ -30,9 +48,10 @@ impl Shifts {
         round: u64,
         gradient: &[f64],
         anchor: &[f64],
-        comm: &mut dyn Collective,
+        context: &mut Context<'_>,
         out: &mut [f64],
     ) -> Result<(), RunError> {
+        let comm = &mut *context.comm;
         let Self { channel, alpha, at_hub, own, mean } = self;
         let less = |g: &[f64]| -> Vec<f64> { g.iter().zip(&*own).map(|(g, h)| g - h).collect() };
         let (first, second) = (less(gradient), less(anchor));
@@ -75,6 +94,11 @@ pub struct AdianaConstants {
 }
 
 impl AdianaConstants {
+    /// The same with another step.
+    pub fn times(self, scale: f64) -> Self {
+        Self { eta: scale * self.eta, ..self }
+    }
+
     /// Theory's, with `noise` = omega/n for independent compressors, or omega for common ones.
     pub fn theory(omega: f64, noise: f64, smoothness: f64, strong_convexity: f64) -> Self {
         let p = ((1.0 / (32.0 * noise)).sqrt() - 1.0).max(1.0) / (2.0 * (1.0 + omega));
@@ -85,31 +109,59 @@ impl AdianaConstants {
     }
 }
 
-/// ADIANA: x = t1 z + t2 w + (1 - t1 - t2) y; y+ = x - eta ghat(x); z+ = b z + (1 - b) x + (gamma/eta)(y+ - x); w+ = y with probability p.
-pub struct Adiana {
-    y: Vec<f64>,
-    z: Vec<f64>,
-    w: Vec<f64>,
+/// ADIANA's own shifts.
+pub struct AdianaShifts {
     shifts: Shifts,
     constants: AdianaConstants,
-    randomness: CommonRandomness,
 }
 
-impl Adiana {
-    /// From a start. With `at_hub` one dense vector comes down, else two compressed ones.
-    pub fn new(
-        start: Vec<f64>,
-        channel: Channel,
-        constants: AdianaConstants,
-        at_hub: bool,
-        randomness: &CommonRandomness,
-    ) -> Self {
-        let shifts = Shifts::new(channel, start.len(), constants.alpha, at_hub);
-        Self { z: start.clone(), w: start.clone(), y: start, shifts, constants, randomness: randomness.clone() }
+impl AdianaShifts {
+    /// Shifts of zero. With `at_hub` one dense vector comes down, else two compressed ones.
+    pub fn new(dim: usize, channel: Channel, constants: AdianaConstants, at_hub: bool) -> Self {
+        Self { shifts: Shifts::new(channel, dim, constants.alpha, at_hub), constants }
     }
 }
 
-impl Stateful for Adiana {
+impl Stateful for AdianaShifts {
+    fn visit(&mut self, visitor: &mut dyn Visitor) {
+        self.shifts.visit(visitor);
+    }
+}
+
+impl TwoQuery for AdianaShifts {
+    fn constants(&self) -> AdianaConstants {
+        self.constants
+    }
+
+    fn estimate(
+        &mut self,
+        round: u64,
+        gradient: &[f64],
+        anchor: &[f64],
+        context: &mut Context<'_>,
+        out: &mut [f64],
+    ) -> Result<(), RunError> {
+        self.shifts.estimate(round, gradient, anchor, context, out)
+    }
+}
+
+/// ADIANA: x = t1 z + t2 w + (1 - t1 - t2) y; y+ = x - eta ghat(x); z+ = b z + (1 - b) x + (gamma/eta)(y+ - x); w+ = y with probability p.
+pub struct Adiana<S> {
+    y: Vec<f64>,
+    z: Vec<f64>,
+    w: Vec<f64>,
+    shifts: S,
+    randomness: CommonRandomness,
+}
+
+impl<S> Adiana<S> {
+    /// From a start.
+    pub fn new(start: Vec<f64>, shifts: S, randomness: &CommonRandomness) -> Self {
+        Self { z: start.clone(), w: start.clone(), y: start, shifts, randomness: randomness.clone() }
+    }
+}
+
+impl<S: TwoQuery> Stateful for Adiana<S> {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         visitor.vector(Scope::Common, "y", &mut self.y);
         visitor.vector(Scope::Common, "z", &mut self.z);
@@ -118,14 +170,18 @@ impl Stateful for Adiana {
     }
 }
 
-impl Method for Adiana {
+impl<S: TwoQuery> Method for Adiana<S> {
     fn iterate(&self) -> &[f64] {
         &self.y
     }
 
+    fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        self.shifts.prepare(context)
+    }
+
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
         let dim = self.y.len();
-        let AdianaConstants { eta, probability, strong_convexity: mu, .. } = self.constants;
+        let AdianaConstants { eta, probability, strong_convexity: mu, .. } = self.shifts.constants();
         let t1 = (eta * mu / probability).sqrt().min(0.25);
         let t2 = 0.5;
         let gamma = eta / (2.0 * (t1 + eta * mu));
@@ -134,7 +190,7 @@ impl Method for Adiana {
         let (mut gradient, mut anchor, mut estimate) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
         context.objective.gradient(&x, &mut gradient);
         context.objective.gradient(&self.w, &mut anchor);
-        self.shifts.estimate(round, &gradient, &anchor, context.comm, &mut estimate)?;
+        self.shifts.estimate(round, &gradient, &anchor, context, &mut estimate)?;
         if self.randomness.words(Purpose::Coin, round, 0).next_coin(probability) {
             self.w.copy_from_slice(&self.y);
         }
@@ -147,7 +203,7 @@ impl Method for Adiana {
     }
 
     fn settings(&self) -> Settings {
-        Settings { step: Some(self.constants.eta), ..Settings::default() }
+        Settings { step: Some(self.shifts.constants().eta), ..Settings::default() }
     }
 }
 
@@ -222,7 +278,7 @@ impl Method for Canita {
         let (mut gradient, mut anchor, mut estimate) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
         context.objective.gradient(&y, &mut gradient);
         context.objective.gradient(&self.w, &mut anchor);
-        self.shifts.estimate(round, &gradient, &anchor, context.comm, &mut estimate)?;
+        self.shifts.estimate(round, &gradient, &anchor, context, &mut estimate)?;
         let step = self.eta;
         vector::add_scaled(-step / t, &estimate, &mut self.x);
         if self.randomness.words(Purpose::Coin, round, 0).next_coin(1.0 / (1.0 + b)) {
