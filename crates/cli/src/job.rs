@@ -404,13 +404,20 @@ impl Job {
 
     /// Settles how many rounds the passes over so many rows are, also in the copy that a run keeps, and how often f is looked at.
     pub fn settle_epochs(&mut self, rows: usize) {
-        let Some(training) = &mut self.method.settings.training else { return };
+        let Some(training) = &self.method.settings.training else { return };
         let per_epoch = (rows / (self.machines * training.batch).max(1)).max(1) as f64;
         let epochs = self.stop.epochs.take().unwrap_or(DEFAULT_EPOCHS);
-        let rounds = *self.stop.rounds.get_or_insert((epochs * per_epoch).ceil() as u64);
-        training.rounds = rounds;
-        self.method.settings.rounds = rounds;
+        let rounds = self.stop.rounds.unwrap_or((epochs * per_epoch).ceil() as u64);
         self.stop.evaluate_every.get_or_insert(per_epoch as u64);
+        self.train_for(rounds);
+    }
+
+    /// Trains for so many rounds, also in the copy that a run keeps.
+    pub fn train_for(&mut self, rounds: u64) {
+        let Some(training) = &mut self.method.settings.training else { return };
+        training.rounds = rounds;
+        self.stop.rounds = Some(rounds);
+        self.method.settings.rounds = rounds;
         let section = self.table.entry("stop").or_insert_with(|| Value::Table(Table::new()));
         if let Some(section) = section.as_table_mut() {
             section.remove("epochs");

@@ -181,7 +181,10 @@ fn main() -> ExitCode {
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Path(arguments) => path::run(&arguments),
-        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Compare(arguments) => match compare::run(&arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Report { folder, json } => compare::rebuild(&folder, json),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::InitJob(arguments) => keys::init(&arguments.file, arguments.data.as_deref(), arguments.json),

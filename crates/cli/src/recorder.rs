@@ -44,8 +44,13 @@ impl Recorder {
     }
 
     /// One that says nothing and keeps nothing.
+    pub fn unseen() -> Self {
+        Self::new(true, 0, None)
+    }
+
+    /// The same, of a run that a signal ends at once.
     pub fn silent() -> Self {
-        Self { stoppable: false, ..Self::new(true, 0, None) }
+        Self { stoppable: false, ..Self::unseen() }
     }
 
     /// Keeps every record in memory.

@@ -205,6 +205,13 @@ impl Session {
         other
     }
 
+    /// The same training, shorter or longer.
+    pub fn training_for(&self, rounds: u64) -> Self {
+        let mut other = self.clone();
+        other.job.train_for(rounds);
+        other
+    }
+
     /// This problem with its f*, or a sample of it where that would take too long to try methods on.
     pub fn tried(self) -> Result<(Self, Option<Self>)> {
         let problem = self.problem()?;
