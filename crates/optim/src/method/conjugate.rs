@@ -145,7 +145,7 @@ pub struct SketchedConjugate<E> {
     estimator: E,
     memory: usize,
     /// Bytes of each number in the second message.
-    number_bytes: usize,
+    number_bytes: f64,
     /// This machine's images of the directions; recomputed when they are missing.
     images: Vec<Vec<f64>>,
     local: Vec<f64>,
@@ -164,7 +164,7 @@ impl<E: MeanEstimator> SketchedConjugate<E> {
             length: 0.0,
             estimator,
             memory,
-            number_bytes,
+            number_bytes: number_bytes as f64,
             images: Vec::new(),
             local: vec![0.0; dim],
             mean: vec![0.0; dim],
@@ -244,6 +244,7 @@ impl<E: MeanEstimator> Stateful for SketchedConjugate<E> {
         visitor.vector(Scope::Common, "curvatures", &mut self.curvatures);
         visitor.number(Scope::Common, "slope", &mut self.slope);
         visitor.number(Scope::Common, "length", &mut self.length);
+        visitor.number(Scope::Common, "number_bytes", &mut self.number_bytes);
         self.estimator.visit(visitor);
     }
 }
@@ -282,7 +283,7 @@ impl<E: MeanEstimator> Method for SketchedConjugate<E> {
             numbers.extend(directions.iter().map(|direction| vector::dot(&self.local, direction)));
             numbers.extend(context.objective.gram(&self.x, &directions, &images));
         }
-        context.short_means(round, &mut numbers, self.number_bytes)?;
+        self.number_bytes = context.short_means(round, &mut numbers, self.number_bytes as usize)? as f64;
 
         // The descent check: f is convex, so a slope that turned and grew means that the last step went too far.
         if !quadratic && !self.directions.is_empty() && numbers[1] > -self.slope && self.slope < 0.0 {

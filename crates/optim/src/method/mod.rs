@@ -65,20 +65,27 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The means over all machines of a few numbers, each sent as the `bytes` (2 to 4) upper bytes of a 32-bit float, rounded to nearest.
-    pub fn short_means(&mut self, round: u64, numbers: &mut [f64], bytes: usize) -> Result<(), RunError> {
+    /// The means over all machines of a few numbers, each sent as the `bytes` (2 to 4) upper bytes of a 32-bit float, rounded to nearest;
+    /// and how many bytes to send next time. Numbers of unlike machines may cancel until rounding outweighs what is left of the first of
+    /// them: the hub then answers with one byte more per number, which tells everybody.
+    pub fn short_means(&mut self, round: u64, numbers: &mut [f64], bytes: usize) -> Result<usize, RunError> {
         check_finite(self.place(round), "a number to send", numbers)?;
         let count = numbers.len();
-        let mut combine = |messages: &[&[u8]]| Ok(short::encode(&short::means(messages, count, bytes)?, bytes));
+        let mut combine = |messages: &[&[u8]]| {
+            let (means, rounding) = short::means(messages, count, bytes)?;
+            let drowned = means.first().is_some_and(|first| rounding > short::TOLERATED * first.abs());
+            Ok(short::encode(&means, if drowned { (bytes + 1).min(4) } else { bytes }))
+        };
         let reply = self.comm.exchange(&short::encode(numbers, bytes), Reduction::Hub(&mut combine))?;
-        if reply.message.len() != count * bytes {
+        let next = reply.message.len() / count.max(1);
+        if reply.message.len() != count * next || !(bytes..=(bytes + 1).min(4)).contains(&next) {
             return Err(CommError::refused(0, "its means are not as many as were sent").into());
         }
         numbers
             .iter_mut()
-            .zip(reply.message.chunks_exact(bytes))
+            .zip(reply.message.chunks_exact(next))
             .for_each(|(number, short)| *number = short::decode(short));
-        Ok(())
+        Ok(next)
     }
 }
 
@@ -107,17 +114,24 @@ mod short {
         f64::from(f32::from_bits(bits << (8 * (4 - short.len() as u32))))
     }
 
-    /// The means of all machines' numbers, summed in rank order.
-    pub(super) fn means(messages: &[&[u8]], count: usize, bytes: usize) -> Result<Vec<f64>, CommError> {
-        let mut sums = vec![0.0; count];
+    /// The share of a number that rounding may be.
+    pub(super) const TOLERATED: f64 = 0.3;
+
+    /// The means of all machines' numbers, summed in rank order, and the standard deviation that rounding gives the first.
+    pub(super) fn means(messages: &[&[u8]], count: usize, bytes: usize) -> Result<(Vec<f64>, f64), CommError> {
+        let (mut sums, mut squares) = (vec![0.0; count], 0.0);
         for (rank, message) in messages.iter().enumerate() {
             if message.len() != count * bytes {
                 return Err(CommError::refused(rank, format!("it sent {} bytes for {count} numbers", message.len())));
             }
             sums.iter_mut().zip(message.chunks_exact(bytes)).for_each(|(sum, short)| *sum += decode(short));
+            squares += message.chunks_exact(bytes).next().map_or(0.0, |first| decode(first) * decode(first));
         }
-        sums.iter_mut().for_each(|sum| *sum /= messages.len() as f64);
-        Ok(sums)
+        let n = messages.len() as f64;
+        sums.iter_mut().for_each(|sum| *sum /= n);
+        // A float of so many bytes has 8 bytes - 9 bits behind its leading one, and errs by up to half of the last: evenly.
+        let last = 1.0 / (1u32 << (8 * bytes - 9)) as f64;
+        Ok((sums, last * squares.sqrt() / (12f64.sqrt() * n)))
     }
 }
 
@@ -206,7 +220,9 @@ mod tests {
             let mut numbers = [of(rank), 1.0];
             match short {
                 None => context.means(3, &mut numbers, false)?,
-                Some(bytes) => context.short_means(3, &mut numbers, bytes)?,
+                Some(bytes) => {
+                    context.short_means(3, &mut numbers, bytes)?;
+                }
             }
             assert_eq!(numbers[1], 1.0);
             Ok(numbers[0])
@@ -224,6 +240,36 @@ mod tests {
                 assert!(matches!(second, Err(RunError::NotFinite { rank: 1, round: 3, .. })), "{short:?}");
                 assert!(matches!(first, Err(RunError::Comm(CommError::Left { rank: 1, .. }))), "{short:?}");
             }
+        }
+    }
+
+    #[test]
+    fn numbers_that_cancel_are_sent_with_more_bytes_until_rounding_is_small() {
+        let (spec, randomness) = (
+            ModelSpec { model: Model::Ridge, classes: 0, alpha: 1e-3, proximal: Proximal::NONE },
+            CommonRandomness::new(&Seed::reproducible(1)),
+        );
+        let problem = Problem::rows(corewire_data::digits().first_rows(20), spec, 2, Split::Random, &randomness);
+        let found: Vec<Result<_, RunError>> = group::run(2, |machine| {
+            let rank = machine.rank();
+            let (mut objective, mut message) = (problem.objective(rank), Vec::new());
+            let mut context = Context { objective: &mut *objective, comm: machine, message: &mut message };
+            let mut bytes = 2;
+            let mut calls = Vec::new();
+            for _ in 0..4 {
+                let mut numbers = [if rank == 0 { 1000.7 } else { -999.7 }, 1.0];
+                bytes = context.short_means(3, &mut numbers, bytes)?;
+                calls.push((bytes, numbers[0]));
+            }
+            Ok(calls)
+        });
+        let found: Vec<Vec<(usize, f64)>> = found.into_iter().map(Result::unwrap).collect();
+        assert_eq!(found[0], found[1], "all machines know how many bytes come next");
+        let [first, second, third, fourth] = found[0][..] else { panic!("four calls") };
+        // The mean is 0.5. Two bytes err by up to 2 for numbers near 1000; three by 0.008, which is little enough.
+        assert!(first.0 == 3 && (first.1 - 0.5).abs() > 0.01, "{first:?}");
+        for call in [second, third, fourth] {
+            assert!(call.0 == 3 && (call.1 - 0.5).abs() < 0.01, "{call:?}");
         }
     }
 
