@@ -108,7 +108,7 @@ impl Bench {
             family: Family::Hadamard,
             budget: Some(16),
             block: None,
-            wire: Wire::Quantised(Quantiser { eta_up: eta, eta_down: eta, theta: 1.0, form: Form::Hub }),
+            wire: Wire::Quantised(Quantiser { eta_up: eta, eta_down: eta, theta: 1.0, keep: 0.7, form: Form::Hub }),
             randomness: randomness(),
             goal: Goal { link: None, target: 1e-6 },
         };

@@ -15,9 +15,10 @@ use crate::method::newton;
 use crate::method::nonconvex::{Landscape, Rule, trusted_budget};
 use crate::tuning::{Curvature, Spectrum, accelerate};
 
-/// eta up and down of wire q: see docs/core-q.md.
-const AGD_ETA: f64 = 0.2;
-const CG_ETA: f64 = 0.01;
+/// How coarse wire q is by default: see docs/core-q.md. The gradients of conjugate directions fall so fast that the scale of the round before
+/// last is of no use.
+const AGD_CODE: Quantiser = Quantiser { eta_up: 0.2, eta_down: 0.2, theta: 1.0, keep: 0.7, form: Form::Hub };
+const CG_CODE: Quantiser = Quantiser { eta_up: 0.05, eta_down: 0.05, keep: 0.0, ..AGD_CODE };
 /// Directions that core-cg remembers off quadratics, where each costs as many numbers as there are directions.
 const CG_MEMORY: usize = 3;
 /// Momentum of core-sgd.
@@ -68,7 +69,7 @@ pub(super) const CORE: &[MethodInfo] = &[
                     );
                 }
             };
-            core(b, CoreAlgorithm::Accelerated { fixed }, AGD_ETA)
+            core(b, CoreAlgorithm::Accelerated { fixed }, AGD_CODE)
         },
         gossip: Some(|b, averaging| gossip_core(b, averaging, true)),
         ..PLAIN
@@ -85,7 +86,7 @@ pub(super) const CORE: &[MethodInfo] = &[
             // On quadratics a direction costs one number more per round: little beside many coordinates, much beside few.
             let memory = b.settings.memory.unwrap_or(if b.quadratic { (b.dim / 40).clamp(5, 20) } else { CG_MEMORY });
             let number_bytes = if b.quadratic { 3 } else { 2 };
-            core(b, CoreAlgorithm::Conjugate { memory, number_bytes }, CG_ETA)
+            core(b, CoreAlgorithm::Conjugate { memory, number_bytes }, CG_CODE)
         },
         ..PLAIN
     },
@@ -97,7 +98,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         proximal: true,
-        build: |b| core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch: None, momentum: 0.0 }, AGD_ETA),
+        build: |b| core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch: None, momentum: 0.0 }, AGD_CODE),
         gossip: Some(|b, averaging| gossip_core(b, averaging, false)),
         ..PLAIN
     },
@@ -119,7 +120,7 @@ pub(super) const CORE: &[MethodInfo] = &[
             let rows = b.settings.batch.unwrap_or(32);
             let batch = Some(Batch::new(rows, b.randomness));
             let momentum = b.settings.momentum.unwrap_or(SGD_MOMENTUM);
-            core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch, momentum }, AGD_ETA)
+            core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch, momentum }, AGD_CODE)
         },
         ..PLAIN
     },
@@ -139,7 +140,7 @@ pub(super) const CORE: &[MethodInfo] = &[
             parameter("smoothness", "auto", "L of Options I and II; likewise"),
             parameter("gap", "auto", "f(x0) - f* at most, for Option II; auto is f(x0)"),
         ],
-        build: |b| core(b, CoreAlgorithm::Comparing { rule: nonconvex_rule(b)? }, AGD_ETA),
+        build: |b| core(b, CoreAlgorithm::Comparing { rule: nonconvex_rule(b)? }, AGD_CODE),
         ..PLAIN
     },
     MethodInfo {
@@ -183,21 +184,24 @@ pub(super) fn by_gossip_only(b: &Builder<'_>) -> Built {
     ))
 }
 
-fn core(b: &Builder<'_>, algorithm: CoreAlgorithm, eta: f64) -> Built {
-    Ok(boxed(Core::new(plan(b, eta, 1.0)?, algorithm, b.start(), None)))
+fn core(b: &Builder<'_>, algorithm: CoreAlgorithm, code: Quantiser) -> Built {
+    Ok(boxed(Core::new(plan(b, code)?, algorithm, b.start(), None)))
 }
 
 /// CORE-M on a network: 32-bit scalars of the momentum, a share of the coordinates, no shifts, which noise of mini-batches would drown.
 fn core_training(b: &Builder<'_>, training: &Training) -> Built {
     let budget = b.settings.budget.unwrap_or((b.dim as f64 / training.ratio).round().max(1.0) as usize);
-    let estimator = plan(b, AGD_ETA, 0.0)?.estimator::<f32>(b.dim, budget).map_err(|error| error.to_string())?;
+    let estimator = plan(b, Quantiser { theta: 0.0, ..AGD_CODE })?
+        .estimator::<f32>(b.dim, budget)
+        .map_err(|error| error.to_string())?;
     Ok(b.trained(training, estimator, Sent::Momentum))
 }
 
-fn plan(b: &Builder<'_>, eta: f64, theta: f64) -> Result<Plan, String> {
+/// What the settings make of a sketch with this code.
+fn plan(b: &Builder<'_>, code: Quantiser) -> Result<Plan, String> {
     let s = b.settings;
-    let quantiser =
-        |form| Quantiser { eta_up: s.eta_up.unwrap_or(eta), eta_down: s.eta_down.unwrap_or(eta), theta, form };
+    let (eta_up, eta_down) = (s.eta_up.unwrap_or(code.eta_up), s.eta_down.unwrap_or(code.eta_down));
+    let quantiser = |form| Quantiser { eta_up, eta_down, form, ..code };
     let wire = match s.wire {
         WireKind::F32 => Wire::Float(Width::F32),
         WireKind::Bf16 => Wire::Float(Width::Bf16),

@@ -34,13 +34,15 @@ pub struct Quantiser {
     pub eta_down: f64,
     /// How far a shift follows: a factor on m/(m + d + 1); at 0 there are no shifts.
     pub theta: f64,
+    /// How much of the scale is kept from round to round. Where gradients fall fast, what is kept is out of date, and makes integers coarse.
+    pub keep: f64,
     /// Who knows the mean shift.
     pub form: Form,
 }
 
 impl Default for Quantiser {
     fn default() -> Self {
-        Self { eta_up: 0.2, eta_down: 0.2, theta: 1.0, form: Form::Hub }
+        Self { eta_up: 0.2, eta_down: 0.2, theta: 1.0, keep: 0.7, form: Form::Hub }
     }
 }
 
@@ -56,8 +58,9 @@ impl Quantiser {
 
 /// How many scalars of the first round set the first scale.
 const FIRST_SCALARS: usize = 8;
-/// How much of the scale is kept from round to round.
-const KEEP: f64 = 0.7;
+/// With fewer scalars than this a round alone does not tell the scale well enough: some of the last one is kept, up to [`MOST_KEPT`].
+const ENOUGH_SCALARS: f64 = 64.0;
+const MOST_KEPT: f64 = 0.7;
 
 /// The mean through m common random directions, about a bit per scalar.
 pub struct Quantised<T: Real = f64> {
@@ -119,12 +122,14 @@ impl<T: Real> Quantised<T> {
         }
     }
 
-    /// s^2 <- 0.7 s^2 + 0.3 mean_j(decoded_j^2)/(1 + noise): without the division the noise would feed itself.
+    /// s^2 <- k s^2 + (1 - k) mean_j(decoded_j^2)/(1 + noise): without the division the noise would feed itself.
     fn follow_scale(&mut self) {
         let scalars = &self.scratch.scalars;
         let mean_square = scalars.iter().map(|s| s.to_f64() * s.to_f64()).sum::<f64>() / scalars.len() as f64;
         let fresh = mean_square / self.quantiser.noise();
-        self.scale_squared = (KEEP * self.scale_squared + (1.0 - KEEP) * fresh).max(f64::MIN_POSITIVE.sqrt());
+        let few = (1.0 - scalars.len() as f64 / ENOUGH_SCALARS).min(MOST_KEPT);
+        let keep = self.quantiser.keep.max(few);
+        self.scale_squared = (keep * self.scale_squared + (1.0 - keep) * fresh).max(f64::MIN_POSITIVE.sqrt());
     }
 
     /// The follow-up factor theta of the shifts.

@@ -25,7 +25,7 @@ pub const F32: Wire = Wire::Float(Width::F32);
 pub const BF16: Wire = Wire::Float(Width::Bf16);
 
 pub fn quantised(form: Form, eta: f64) -> Wire {
-    Wire::Quantised(Quantiser { eta_up: eta, eta_down: eta, theta: 1.0, form })
+    Wire::Quantised(Quantiser { eta_up: eta, eta_down: eta, theta: 1.0, keep: 0.7, form })
 }
 
 /// A plan for the usual target, with an automatic budget where none is given.
