@@ -157,16 +157,14 @@ fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
 const CANDIDATES: [&str; 5] = ["core-newton", "core-agd", "core-cg", "cg", "lbfgs"];
 
 /// Those that have a proximal step.
-const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
+const PROXIMAL: [&str; 4] = ["core-newton", "core-agd", "acgd", "cgd"];
 
 /// Those of them that this problem has, and that there is memory for.
 pub fn candidates(job: &Job, dim: usize) -> Vec<&'static str> {
-    if !job.problem.proximal.is_none() {
-        return PROXIMAL.to_vec();
-    }
+    let all: &[&str] = if job.problem.proximal.is_none() { &CANDIDATES } else { &PROXIMAL };
     let curved = matches!(job.problem.model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     let newton = curved && hub_bytes(job.machines, dim) <= memory::allowed(&job.limits) as f64;
-    CANDIDATES.into_iter().filter(|name| newton || *name != "core-newton").collect()
+    all.iter().copied().filter(|name| newton || *name != "core-newton").collect()
 }
 
 /// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without

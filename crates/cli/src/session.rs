@@ -1223,8 +1223,6 @@ pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
     let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     if model.is_network() {
         "core-sgd"
-    } else if !facts.proximal.is_none() {
-        "core-agd"
     } else if curved && facts.strong_convexity > 0.0 && hub_bytes(facts.machines, facts.dim) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {

@@ -7,6 +7,7 @@ use corewire_data::shard::Split;
 use corewire_data::{DataSet, Matrix};
 use corewire_optim::catalogue::{self, Constants, MethodSettings, Request};
 use corewire_optim::method::Method;
+use corewire_optim::optimum;
 use corewire_optim::problem::{Model, ModelSpec, Problem};
 use corewire_optim::proximal::Proximal;
 use corewire_optim::replay::{self, Facts};
@@ -17,7 +18,7 @@ use group::*;
 
 fn method(id: &str, problem: &Problem, seed: u64, curvature: bool) -> Box<dyn Method> {
     let constants = match id {
-        "core-newton" => Constants::none(problem.dim(), problem.machines(), Proximal::NONE),
+        "core-newton" => Constants::none(problem.dim(), problem.machines(), problem.spec().proximal),
         _ => Constants::measure(problem),
     };
     let request = Request {
@@ -85,6 +86,10 @@ fn mnist_takes_five_or_six_exchanges_and_a_few_kilobytes() {
 
 /// A small problem of any shape: few or many rows, machines and columns, sorted or not, some machines empty.
 fn random_problem(number: u64) -> (Problem, String) {
+    random_problem_with(number, Proximal::NONE)
+}
+
+fn random_problem_with(number: u64, proximal: Proximal) -> (Problem, String) {
     let mut words = randomness(1000 + number).words(Purpose::Synthetic, 3, 0);
     let mut below = |bound: u64| words.next_below(bound) as usize;
     let (dim, machines) = (1 + below(40), 1 + below(20));
@@ -98,8 +103,10 @@ fn random_problem(number: u64) -> (Problem, String) {
     let entries: Vec<f64> = (0..count * dim).map(|at| column(at % dim) * (2.0 * values.next_unit() - 1.0)).collect();
     let labels: Vec<f64> = (0..count).map(|_| if values.next_coin(0.4) { 1.0 } else { -1.0 }).collect();
     let set = DataSet::new("random", Matrix::dense(entries, dim), labels).unit_norm();
-    let spec = ModelSpec { model, classes: 0, alpha, proximal: Proximal::NONE };
-    let about = format!("problem {number}: d = {dim}, n = {machines}, {count} rows, alpha {alpha}, {split}, {model:?}");
+    let spec = ModelSpec { model, classes: 0, alpha, proximal };
+    let about = format!(
+        "problem {number}: d = {dim}, n = {machines}, {count} rows, alpha {alpha}, {split}, {model:?}, {proximal:?}"
+    );
     (Problem::rows(set, spec, machines, split, &randomness(number)), about)
 }
 
@@ -108,6 +115,62 @@ fn nothing_diverges_on_random_small_problems() {
     for number in 0..if soak() { 1000 } else { 100 } {
         let (problem, about) = random_problem(number);
         let rules = Rules { digest_every: 1, ..until(1e-6, 100, &problem) };
+        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, number, true));
+        assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
+    }
+}
+
+/// An l1 term, bounds, or both.
+const TERMS: [Proximal; 4] = [
+    Proximal::l1(1e-3),
+    Proximal { lower: 0.0, ..Proximal::NONE },
+    Proximal { l1: 1e-3, lower: -0.5, upper: 0.25 },
+    Proximal::l1(1e-2),
+];
+
+#[test]
+fn an_l1_term_and_bounds_cost_few_exchanges_and_leave_coordinates_where_they_belong() {
+    for (model, split) in [
+        (Model::Ridge, Split::Random),
+        (Model::Logistic, Split::Random),
+        (Model::Ridge, Split::Label),
+        (Model::Logistic, Split::Label),
+    ] {
+        for proximal in TERMS {
+            let spec = ModelSpec { model, classes: 0, alpha: 1e-3, proximal };
+            let problem = Problem::rows(digits(), spec, 50, split, &randomness(0));
+            let (mut pooled, start) = (problem.pooled().unwrap(), problem.start());
+            let smoothness = 1.02 * smoothness(&problem);
+            let (x, best) = optimum::minimise_proximal(&mut *pooled, start, smoothness, &mut |_| true);
+            let rules = Rules { optimum: Some(best), ..until(1e-8, 60, &problem) };
+            let finish = solve(&problem, &rules, &|| method("core-newton", &problem, 1, true));
+            let about = format!("{model:?} {split} {proximal:?}");
+            println!("{about}: {} rounds, {} bytes", finish.last.round, finish.last.traffic.wire_bytes());
+            assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
+            assert!(finish.last.round <= 14, "{about}: {} rounds to 1e-8", finish.last.round);
+            // Exactly on zero or on a bound, where the optimum is: but for the few that the target does not tell from it.
+            let settled = |x: f64| (x == 0.0 && proximal.l1 > 0.0) || x == proximal.lower || x == proximal.upper;
+            let (mut at_rest, mut missed) = (0, 0);
+            for (found, exact) in finish.iterate.iter().zip(&x) {
+                assert_eq!(proximal.clamp(*found), *found, "{about}: within the bounds");
+                at_rest += usize::from(settled(*exact));
+                missed += usize::from(settled(*exact) != settled(*found));
+            }
+            assert!(at_rest > 0 && missed <= 2, "{about}: {missed} of {at_rest} elsewhere");
+        }
+    }
+}
+
+#[test]
+fn nothing_diverges_on_random_small_problems_with_an_l1_term_or_bounds() {
+    for number in 0..if soak() { 1000 } else { 100 } {
+        let (problem, about) = random_problem_with(number, TERMS[number as usize % 4]);
+        let rules = Rules { digest_every: 1, ..until(1e-6, 100, &problem) };
+        // Where the start is the optimum there is no way to go.
+        let initial = problem.pooled().unwrap().value(problem.start());
+        if initial - rules.optimum.unwrap() < 1e-12 {
+            continue;
+        }
         let finish = solve(&problem, &rules, &|| method("core-newton", &problem, number, true));
         assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
     }
@@ -241,13 +304,15 @@ impl corewire_optim::run::Observer for Kept {
 
 #[test]
 fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
-    for (model, split, at) in [
-        (Model::Ridge, Split::Random, 2),
-        (Model::Logistic, Split::Label, 3),
-        (Model::Logistic, Split::Random, 1),
-        (Model::Ridge, Split::Label, 5),
+    for (model, split, at, proximal) in [
+        (Model::Ridge, Split::Random, 2, Proximal::NONE),
+        (Model::Logistic, Split::Label, 3, Proximal::NONE),
+        (Model::Logistic, Split::Random, 1, Proximal::NONE),
+        (Model::Ridge, Split::Label, 5, Proximal::NONE),
+        (Model::Logistic, Split::Label, 3, TERMS[2]),
     ] {
-        let problem = rows(digits(), model, 1e-4, 12, split);
+        let spec = ModelSpec { model, classes: 0, alpha: 1e-4, proximal };
+        let problem = Problem::rows(digits(), spec, 12, split, &randomness(0));
         let rules = Rules { snapshots: true, ..rounds(9) };
         let make = || method("core-newton", &problem, 2, true);
         let (results, Kept(replies, snapshot, _)) = run_all(&problem, &rules, &make, Kept(Vec::new(), None, at));

@@ -36,6 +36,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         convex_only: true,
+        proximal: true,
         build: |b| {
             let (s, defaults) = (b.settings, newton::Rules::default());
             if !matches!(s.wire, WireKind::Q) {

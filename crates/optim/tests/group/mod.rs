@@ -85,9 +85,13 @@ pub fn rounds(rounds: u64) -> Rules {
 
 /// Rules for a target, looked at after every round.
 pub fn until(target: f64, most: u64, problem: &Problem) -> Rules {
-    let optimum = problem
-        .known_optimum()
-        .unwrap_or_else(|| optimum::minimise(&mut *problem.pooled().unwrap(), problem.start()).1);
+    let optimum = problem.known_optimum().unwrap_or_else(|| {
+        let (mut pooled, start) = (problem.pooled().unwrap(), problem.start());
+        match problem.spec().proximal.is_none() {
+            true => optimum::minimise(&mut *pooled, start).1,
+            false => optimum::minimise_proximal(&mut *pooled, start, 1.02 * smoothness(problem), &mut |_| true).1,
+        }
+    });
     Rules { rounds: most, target: Some(target), optimum: Some(optimum), digest_every: 50, ..Rules::default() }
 }
 

@@ -9,6 +9,7 @@ use corewire_sketch::code::{SpreadDecoder, SpreadEncoder};
 use corewire_sketch::{CommonRandomness, Purpose};
 
 use super::code::{CodedVector, Energies, dithers, push_short, read_short, refused, round_short};
+use super::composite::Composite;
 use super::link::{Link, read_factors_head};
 use super::preconditioner::Preconditioner;
 use super::{Curvature, Reply, Rules};
@@ -155,9 +156,8 @@ impl Hub {
             p.set_added(self.added);
             self.preconditioner = Some(p);
         }
-        let p = self.preconditioner.as_ref().expect("it was just made");
-        let mut inverse_trace = p.inverse_trace();
-        let energy = p.energy(&p.shrink(&gradient, noise), noise);
+        let mut inverse_trace = self.preconditioner.as_ref().expect("it was just made").inverse_trace();
+        let energy = self.energy(here.x, &gradient, noise);
         self.keep_pair(here.x, &gradient, noise, inverse_trace, here.asked);
 
         let verdict = self.judge(here.x, &gradient, value, noise, inverse_trace);
@@ -174,19 +174,18 @@ impl Hub {
         let p = self.preconditioner.as_ref().expect("it was made above");
         inverse_trace = p.inverse_trace();
         let base = self.base.as_ref().expect("the first point is always accepted");
-        let shrunk = p.shrink(&base.gradient, base.noise);
         let mut delta: Vec<f64> = base.x.iter().zip(here.x).map(|(base, x)| base - x).collect();
         if verdict != Verdict::Remeasure {
             // A second refusal in a row halves the step, a third halves it again.
             let shorter = if quadratic { 1.0 } else { libm::pow(0.5, (self.rejections - 1.0).max(0.0)) };
-            add_scaled(-shorter, &self.newton_step(&shrunk), &mut delta);
+            add_scaled(shorter, &self.newton_step(base), &mut delta);
         }
         let ratio = energy / self.last_energy;
         if !ratio.is_nan() {
             self.rho = (0.5 * self.rho + 0.5 * ratio).clamp(0.03, 0.6);
         }
         let again = if verdict == Verdict::Remeasure { 1.0 / 16.0 } else { 1.0 };
-        let next = again * self.rho * energy.min(p.energy(&shrunk, base.noise));
+        let next = again * self.rho * energy.min(self.energy(&base.x, &base.gradient, base.noise));
         self.last_energy = energy;
         let reply = Reply {
             step: round_short((12.0 * n * self.rules.eta_up * next / inverse_trace).sqrt()),
@@ -307,7 +306,8 @@ impl Hub {
     /// Whether the last step is kept. Where f rose by more than the last gain it is taken back; where the base's own gradient was mostly
     /// noise it is measured again. A quadratic with factors needs no such care.
     fn judge(&mut self, x: &[f64], gradient: &[f64], value: f64, noise: f64, inverse_trace: f64) -> Verdict {
-        let quadratic = self.rules.quadratic;
+        // With an l1 term or bounds f is no quadratic, even where its smooth part is one.
+        let quadratic = self.rules.quadratic && self.rules.proximal.is_none();
         let Some(base) = &mut self.base else { return Verdict::Accepted };
         if quadratic && self.has_factors {
             return Verdict::Accepted;
@@ -347,15 +347,35 @@ impl Hub {
         }
     }
 
-    /// H g, where pairs correct sigma P^-1 and the latest says what sigma is.
-    fn newton_step(&self, gradient: &[f64]) -> Vec<f64> {
+    /// E of a gradient at x: of its shrunk form, without an l1 term or bounds; with them, twice what the model of P can fall by.
+    fn energy(&self, x: &[f64], gradient: &[f64], noise: f64) -> f64 {
+        let p = self.preconditioner.as_ref().expect("an energy has a preconditioner");
+        if self.rules.proximal.is_none() {
+            return p.energy(&p.shrink(gradient, noise), noise);
+        }
+        let (_, fall) = Composite::new(p, self.rules.proximal).minimise(x, gradient);
+        (2.0 * fall).max(p.least_energy(noise))
+    }
+
+    /// The step from the base: -H g, where pairs correct sigma P^-1 and the latest says what sigma is; with an l1 term or bounds, to where
+    /// the same model has its minimum together with them.
+    fn newton_step(&self, base: &Base) -> Vec<f64> {
         let p = self.preconditioner.as_ref().expect("a step has a preconditioner");
-        self.secants.inverse(gradient, |q, latest| {
-            let sigma = latest.map_or(1.0, |(s, y)| (dot(s, y) / dot(y, &p.solve(y))).min(1.0));
+        let sigma = |(s, y): (&[f64], &[f64])| (dot(s, y) / dot(y, &p.solve(y))).min(1.0);
+        if !self.rules.proximal.is_none() {
+            let latest = self.secants.steps.last().zip(self.secants.changes.last());
+            let sigma = latest.map_or(1.0, |(s, y)| sigma((s, y)));
+            let model = Composite::new(p, self.rules.proximal).with_pairs(&self.secants, sigma);
+            return minus(&model.minimise(&base.x, &base.gradient).0, &base.x);
+        }
+        let mut step = self.secants.inverse(&p.shrink(&base.gradient, base.noise), |q, latest| {
+            let sigma = latest.map_or(1.0, sigma);
             let mut z = p.solve(&q);
             z.iter_mut().for_each(|value| *value *= sigma);
             z
-        })
+        });
+        step.iter_mut().for_each(|value| *value = -*value);
+        step
     }
 
     /// Whether factors are asked for with the next gradient.

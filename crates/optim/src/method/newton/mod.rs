@@ -10,9 +10,11 @@
 //! - `code`: vectors and rows as dithered integers with spreads.
 //! - `link`: what machine and hub both know of a machine's messages.
 //! - `preconditioner`: P by its eigenpairs.
+//! - `composite`: the step with an l1 term or bounds.
 //! - `hub`: from messages to the reply.
 
 mod code;
+mod composite;
 mod hub;
 mod link;
 mod preconditioner;
@@ -30,6 +32,7 @@ use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::check_finite;
 use crate::objective::Curved;
+use crate::proximal::Proximal;
 use crate::state::{Scope, Stateful, Visitor};
 
 /// Rows of curvature that a machine sends at most.
@@ -47,6 +50,8 @@ pub struct Rules {
     alpha: f64,
     /// Whether the Hessian does not depend on x.
     quadratic: bool,
+    /// An l1 term and bounds.
+    proximal: Proximal,
     /// Whether machines may send rows of their curvature.
     pub curvature: bool,
     /// Noise of the mean gradient, as a share of what the next exchange is expected to leave.
@@ -57,7 +62,21 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { alpha: 0.0, quadratic: false, curvature: true, eta_up: 0.007, eta_down: 0.1 }
+        let proximal = Proximal::NONE;
+        Self { alpha: 0.0, quadratic: false, proximal, curvature: true, eta_up: 0.007, eta_down: 0.1 }
+    }
+}
+
+impl Rules {
+    /// Where a coordinate ends that a step quantised at `step` has brought to x: on zero where there is an l1 term, or on a bound, if the
+    /// dither may have kept it from there.
+    fn settled(&self, x: f64, step: f64) -> f64 {
+        let Proximal { l1, lower, upper } = self.proximal;
+        // A little more than half a step, for rounding.
+        let reach = 0.500_001 * step;
+        let marks = [(0.0, l1 > 0.0), (lower, true), (upper, true)];
+        let near = marks.into_iter().find(|&(mark, counts)| counts && (x - mark).abs() <= reach);
+        self.proximal.clamp(near.map_or(x, |(mark, _)| mark))
     }
 }
 
@@ -213,9 +232,14 @@ impl Newton {
         let decoded = decoded.map_err(|error| refused(0, error))?;
         decoder.finish().map_err(|error| refused(0, error))?;
         self.energies.learn(&decoded);
+        let smooth = self.rules.proximal.is_none();
         for ((delta, t), &j) in self.delta.iter_mut().zip(&decoded).zip(&self.active) {
+            let x = &mut self.x[j as usize];
             *delta = t * step_down;
-            self.x[j as usize] += *delta;
+            if !smooth {
+                *delta = self.rules.settled(*x + *delta, step_down) - *x;
+            }
+            *x += *delta;
         }
         (self.step, self.asked) = (step, asked);
         Ok(gap)
@@ -285,6 +309,7 @@ impl Method for Newton {
         let (rank, dim) = (context.comm.rank(), self.x.len());
         self.rules.alpha = context.objective.strong_convexity();
         self.rules.quadratic = context.objective.is_quadratic();
+        self.rules.proximal = context.objective.proximal();
         let here = rank < context.comm.size();
         let rows = context.objective.rows() as u64;
         let touched = context.objective.curved().map(|curved| curved.touched());

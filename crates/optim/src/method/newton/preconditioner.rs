@@ -131,6 +131,16 @@ impl Preconditioner {
 
     /// E: twice the gap that a quadratic with this curvature would have, no less than a hundredth of what noise alone gives.
     pub(super) fn energy(&self, g: &[f64], noise: f64) -> f64 {
-        dot(g, &self.solve(g)).max(0.01 * noise * self.inverse_trace())
+        dot(g, &self.solve(g)).max(self.least_energy(noise))
+    }
+
+    /// A hundredth of the energy that noise alone gives.
+    pub(super) fn least_energy(&self, noise: f64) -> f64 {
+        0.01 * noise * self.inverse_trace()
+    }
+
+    /// The smallest eigenvalue.
+    pub(super) fn least(&self) -> f64 {
+        self.alpha
     }
 }
