@@ -10,7 +10,7 @@ step. Noise on a gradient would enter the momentum and move the parameters by lr
 once. That is why SGD's accuracy survives.
 
 With `state.optimizer(torch.optim.AdamW(...))` the momentum is divided by the root of second moments before it is sketched. They are those
-of each process's own gradients, as products of row and column means, averaged over processes in the first steps and every 20th.
+of each process's own gradients, as products of row and column means, averaged over processes in the first steps and ever more seldom.
 
 torch.distributed is the engine: any backend that carries bytes on the CPU, gloo for one.
 """
@@ -33,7 +33,7 @@ __all__ = ["CoreState", "Stats", "all_reduce_mean", "core_hook"]
 WIRES = ("q", "4bit", "1bit", "int8", "float32")
 # In the form for AdamW: how much of the second moments is kept from step to step, when they are averaged over processes, and what is added
 # to them of a tensor's own mean, so that no coordinate is blown up.
-KEEP_SECOND, FIRST_SECONDS, EVERY_SECOND, FLOOR = 0.98, 5, 20, 1e-3
+KEEP_SECOND, SELDOM, FLOOR = 0.98, 64, 1e-3
 # How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
 # step, a momentum drifts.
 KEEP = 0.7
@@ -548,7 +548,8 @@ class _Moments:
     def follow(self, gradient: torch.Tensor, step: int, machines: int, group: Optional[dist.ProcessGroup]) -> int:
         """Takes a gradient in, and at some steps renews the common root. The bytes that this process sent."""
         self.second.mul_(KEEP_SECOND).addcmul_(gradient, gradient, value=1 - KEEP_SECOND)
-        if step >= FIRST_SECONDS and step % EVERY_SECOND:
+        # Twice while the number of steps doubles, later every 64th: longer averages change more slowly.
+        if step % min(SELDOM, 1 << max(0, step.bit_length() - 2)):
             return 0
         scale = 1 / (machines * (1 - KEEP_SECOND ** (step + 1)))
         means = [self.second[at : at + count].view(rows, -1).mul(scale) for at, rows, count in self.tables]

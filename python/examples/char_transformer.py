@@ -64,6 +64,7 @@ def main():
     parser.add_argument("--ratio", type=float, default=12)
     parser.add_argument("--wire", default="q")
     parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--end", type=float, default=0.1, help="the share of the rate that is left at the end")
     parser.add_argument("--warm-up", type=int, default=60, help="uncompressed steps of 1bit-adam")
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--steps", type=int, default=500)
@@ -90,7 +91,7 @@ def main():
         ddp.register_comm_hook(state, one_bit_adam_hook)
         optimizer = torch.optim.SGD(net.parameters(), lr=arguments.lr, weight_decay=arguments.weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1, (step + 1) / 50) * (1 - 0.9 * step / arguments.steps)
+        optimizer, lambda step: min(1, (step + 1) / 50) * (1 - (1 - arguments.end) * step / arguments.steps)
     )
     random = torch.Generator().manual_seed(1000 * arguments.seed + rank)
     begun = time.perf_counter()

@@ -48,7 +48,7 @@ pub struct Arguments {
     /// for.
     #[arg(long)]
     no_tune: bool,
-    /// Tunes networks on so many passes over the rows; a quarter of those of the job without it, and at least one.
+    /// Tunes networks on so many passes over the rows, which is quicker and less fair: a long run may want another rate than a short one.
     #[arg(long, value_name = "EPOCHS", conflicts_with = "no_tune", value_parser = clap::value_parser!(u64).range(1..))]
     tune_epochs: Option<u64>,
     /// Runs every method on so many seeds, and gives the mean and what lies farthest apart.
@@ -94,8 +94,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for (name, parameters) in &wanted {
         session.with_method(name, parameters.clone()).check_method()?;
     }
+    let tuning = tuning(&session, arguments)?;
     let results = Results::create(&arguments.out, &session, !arguments.no_tune)?;
-    let done = run_all(&session, wanted, &tuning(&session, arguments), arguments.seeds, &results);
+    let done = run_all(&session, wanted, &tuning, arguments.seeds, &results);
     let report = results.write(&session, &done.iter().collect::<Vec<_>>())?;
     let code = if interrupted() { ExitCode::from(interrupt::exit_code()) } else { ExitCode::SUCCESS };
     if arguments.json {
@@ -154,17 +155,17 @@ enum Tuning {
     Short(u64),
 }
 
-fn tuning(session: &Session, arguments: &Arguments) -> Tuning {
+fn tuning(session: &Session, arguments: &Arguments) -> Result<Tuning> {
     let stop = &session.job.stop;
-    match (arguments.no_tune, stop.rounds.zip(stop.evaluate_every)) {
+    Ok(match (arguments.no_tune, arguments.tune_epochs) {
         (true, _) => Tuning::None,
-        // f of a network is looked at after every epoch.
-        (_, Some((rounds, epoch))) if session.job.problem.model.is_network() => {
-            let epochs = arguments.tune_epochs.unwrap_or_else(|| (rounds / (4 * epoch.max(1))).max(1));
-            Tuning::Short((epochs * epoch).min(rounds))
+        (_, None) => Tuning::Whole,
+        (_, Some(_)) if !session.job.problem.model.is_network() => {
+            bail!("`--tune-epochs` is for networks; other models are tuned on whole runs")
         }
-        _ => Tuning::Whole,
-    }
+        // f of a network is looked at after every epoch, unless somebody says otherwise.
+        (_, Some(epochs)) => Tuning::Short(epochs * stop.evaluate_every.unwrap_or(1)),
+    })
 }
 
 /// `corewire report DIR`: rebuilds the page from results.json.
