@@ -324,3 +324,28 @@ fn memory_does_not_grow_with_rounds() {
     // A byte kept a round would be a megabyte in the long version; buffers and the allocator's slack are less.
     assert!(long < short + 1024, "{short} kB grew to {long} kB");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_comparison_keeps_each_method_as_it_ends_and_shows_them_after_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    // No method is at 1e-13 of f* in so many rounds; cg ends long before that, and core-gd goes on for minutes.
+    let keys = settings(&["machines.count=8", "stop.rounds=100000000"]);
+    let arguments =
+        ["compare", "--no-tune", "--methods", "cg,core-gd", "--target", "1e-13", "--out", text(folder.path())];
+    let child = start(&[&arguments[..], &keys[..]].concat());
+    let runs = || -> usize {
+        let written = std::fs::read_to_string(folder.path().join("results.json")).unwrap_or_default();
+        // A file that is being written has no end yet.
+        serde_json::from_str::<Value>(&written).map_or(0, |report| report["runs"].as_array().map_or(0, Vec::len))
+    };
+    wait_for("cg, which ends soon and is kept", || runs() >= 1);
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("cg"), "the report is there before the last method has ended");
+    signal(child.id(), "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("cg") && !table.contains("core-gd "), "{table}");
+    assert_eq!(runs(), 1);
+}
