@@ -230,7 +230,7 @@ def check_l1(name, data, x, y, l1, keys):
     )
     support = np.flatnonzero(theirs.fit(x, y).coef_[0])
     report, model = train(f"{name}-l1", keys=keys)
-    assert report["method"] == "core-agd" and report["relative"] <= 1e-6, report
+    assert report["method"] == "core-newton" and report["relative"] <= 1e-6, report
     corewire("export", str(model), "--sklearn", f"{name}-l1.json")
     ours = np.flatnonzero(json.loads((FOLDER / f"{name}-l1.json").read_text())["coef_"][0])
     [plain] = corewire("run", keys=[*keys, "method.name=cgd", "stop.rounds=20000"])
