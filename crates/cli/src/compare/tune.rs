@@ -113,6 +113,7 @@ pub fn tuned(session: &Session, name: &str, given: BTreeMap<String, String>, sho
             }
         }
     }
+    let before = tuning.best.parameters.clone();
     let dim = session.problem().map_or(1, |problem| problem.dim());
     if has("k") && !network {
         let middle = dim.div_ceil(50) as f64;
@@ -121,7 +122,10 @@ pub fn tuned(session: &Session, name: &str, given: BTreeMap<String, String>, sho
     if has("p") {
         tuning.climb("p", |place| (0.1 * 2f64.powi(place)).min(1.0).to_string());
     }
-    tuning.climb_step();
+    // Another k or p may want another step; without one, the same steps would be tried again.
+    if tuning.best.parameters != before {
+        tuning.climb_step();
+    }
     let chosen = tuning.best.parameters.iter().filter(|(key, _)| !given.contains_key(*key));
     let chosen: Vec<String> = chosen.map(|(key, value)| format!("{key} {value}")).collect();
     let chosen = Some(chosen.join(", ").replace("scale ", "step x "));
