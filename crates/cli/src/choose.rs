@@ -5,7 +5,7 @@ use corewire_comm::{Link, Solo};
 use corewire_optim::replay::Facts;
 use corewire_optim::run::Ended;
 
-use crate::job::{Engine, Job, ModelKind};
+use crate::job::{Engine, Job};
 use crate::memory;
 use crate::progress::Phase;
 use crate::recorder::Recorder;
@@ -160,10 +160,9 @@ const CANDIDATES: [&str; 5] = ["core-newton", "core-agd", "core-cg", "cg", "lbfg
 const PROXIMAL: [&str; 4] = ["core-newton", "core-agd", "acgd", "cgd"];
 
 /// Those of them that this problem has, and that there is memory for.
-pub fn candidates(job: &Job, dim: usize) -> Vec<&'static str> {
+pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
     let all: &[&str] = if job.problem.proximal.is_none() { &CANDIDATES } else { &PROXIMAL };
-    let curved = matches!(job.problem.model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
-    let newton = curved && hub_bytes(job.machines, dim) <= memory::allowed(&job.limits) as f64;
+    let newton = job.problem.model.is_curved() && hub_bytes(facts) <= memory::allowed(&job.limits) as f64;
     all.iter().copied().filter(|name| newton || *name != "core-newton").collect()
 }
 
@@ -175,7 +174,7 @@ pub fn settle(mut session: Session) -> Result<Session> {
     }
     let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
     let mut name = default_method(&facts, session.job.problem.model);
-    if name == "core-newton" && !candidates(&session.job, facts.dim).contains(&name) {
+    if name == "core-newton" && !candidates(&session.job, &facts).contains(&name) {
         name = "core-agd";
     }
     // Whether f* can be known, here or on a sample.
@@ -183,7 +182,7 @@ pub fn settle(mut session: Session) -> Result<Session> {
     let comparable = facts.convex && solvable && session.job.stop.target().is_some();
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
-        let candidates = candidates(&session.job, facts.dim);
+        let candidates = candidates(&session.job, &facts);
         let sample;
         (session, sample) = session.tried()?;
         let begun = std::time::Instant::now();
@@ -221,6 +220,8 @@ pub fn settle(mut session: Session) -> Result<Session> {
 
 #[cfg(test)]
 mod tests {
+    use corewire_optim::proximal::Proximal;
+
     use super::*;
     use crate::job;
 
@@ -228,7 +229,17 @@ mod tests {
     fn what_the_hub_would_have_no_memory_for_is_no_candidate() {
         let candidates = |memory: &str| {
             let keys = [format!("limits.memory={memory}"), "machines.count=200".to_owned()];
-            candidates(&job::load(None, &keys).unwrap(), 5000)
+            let facts = Facts {
+                dim: 5000,
+                blocks: 1,
+                machines: 200,
+                strong_convexity: 1.0,
+                quadratic: true,
+                convex: true,
+                trace_known: true,
+                proximal: Proximal::NONE,
+            };
+            candidates(&job::load(None, &keys).unwrap(), &facts)
         };
         // 64 rows of 200 machines in 5000 columns are 512 MB.
         assert!(candidates("600000000").contains(&"core-newton"));

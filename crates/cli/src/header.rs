@@ -25,6 +25,9 @@ pub struct Header {
     quadratic: bool,
     convex: bool,
     trace_known: bool,
+    /// Blocks of coordinates that meet the same columns: the classes of softmax.
+    #[serde(default = "one")]
+    blocks: usize,
     l1: f64,
     /// Bounds on every coordinate, where there are some.
     lower: Option<f64>,
@@ -46,7 +49,8 @@ pub struct Header {
 impl Header {
     /// Of a run that is about to begin in a folder.
     pub fn of(session: &Session, prepared: &Prepared, folder: &Path) -> Self {
-        let Facts { dim, machines, strong_convexity, quadratic, convex, trace_known, proximal } = prepared.facts;
+        let Facts { dim, blocks, machines, strong_convexity, quadratic, convex, trace_known, proximal } =
+            prepared.facts;
         let numbers = |constants: &Constants| corewire_comm::numbers::read(&constants.to_bytes()).collect();
         let layout =
             prepared.constants.as_ref().map_or_else(|| Layout::vector(dim), |constants| constants.layout.clone());
@@ -59,6 +63,7 @@ impl Header {
             quadratic,
             convex,
             trace_known,
+            blocks,
             l1: proximal.l1,
             lower: Some(proximal.lower).filter(|bound| bound.is_finite()),
             upper: Some(proximal.upper).filter(|bound| bound.is_finite()),
@@ -117,6 +122,7 @@ impl Header {
             quadratic: self.quadratic,
             convex: self.convex,
             trace_known: self.trace_known,
+            blocks: self.blocks,
             proximal: self.proximal(),
         }
     }
@@ -167,6 +173,11 @@ impl Header {
 
 /// The version that a journal's numbers are meant by.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Of what journals from before there were several do not tell.
+fn one() -> usize {
+    1
+}
 
 /// A digest of a point.
 pub fn digest_of(point: &[f64]) -> String {

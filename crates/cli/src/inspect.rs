@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use corewire_comm::Link;
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
+use corewire_optim::replay::Facts;
 use corewire_optim::spectrum::{self, Measured};
 use serde::Serialize;
 
@@ -131,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     // What auto would choose from; the others are there to be seen.
     let (choices, others): (Vec<&str>, &[&str]) = match (pooled.is_convex(), session.optimum) {
-        (true, Some(_)) => (candidates(job, dim), &["core-gd"]),
+        (true, Some(_)) => (candidates(job, &Facts::of(&*pooled, job.machines)), &["core-gd"]),
         _ if session.gave_up => (Vec::new(), &[]),
         _ => (vec!["core-nonconvex"], &[]),
     };

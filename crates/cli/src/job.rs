@@ -133,6 +133,11 @@ impl ModelKind {
         matches!(self, Self::Mlp | Self::LeNet | Self::SmallResNet | Self::ResNet18)
     }
 
+    /// Whether its Hessian is told by rows, as core-newton needs it.
+    pub fn is_curved(self) -> bool {
+        matches!(self, Self::Ridge | Self::Logistic | Self::Softmax | Self::Quadratic)
+    }
+
     /// Whether it tells all classes apart, and not two sides.
     pub fn has_classes(self) -> bool {
         self.is_network() || matches!(self, Self::Softmax | Self::TwoLayer)

@@ -1214,16 +1214,15 @@ impl<O: Observer> Duty<'_, O> {
 const MOST_HUB_BYTES: f64 = 2e9;
 
 /// What the hub of core-newton keeps at most: 64 rows of curvature of every machine.
-pub fn hub_bytes(machines: usize, dim: usize) -> f64 {
-    8.0 * 64.0 * machines as f64 * dim as f64
+pub fn hub_bytes(facts: &Facts) -> f64 {
+    8.0 * 64.0 * facts.machines as f64 * (facts.dim / facts.blocks) as f64
 }
 
 /// The method that auto stands for where no trial can be made.
 pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
-    let curved = matches!(model, ModelKind::Ridge | ModelKind::Logistic | ModelKind::Quadratic);
     if model.is_network() {
         "core-sgd"
-    } else if curved && facts.strong_convexity > 0.0 && hub_bytes(facts.machines, facts.dim) <= MOST_HUB_BYTES {
+    } else if model.is_curved() && facts.strong_convexity > 0.0 && hub_bytes(facts) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"

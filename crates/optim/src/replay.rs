@@ -16,6 +16,8 @@ use crate::proximal::Proximal;
 pub struct Facts {
     /// Number of coordinates.
     pub dim: usize,
+    /// See [`Objective::blocks`].
+    pub blocks: usize,
     /// How many machines took part.
     pub machines: usize,
     /// See [`Objective::strong_convexity`].
@@ -35,6 +37,7 @@ impl Facts {
     pub fn of(objective: &dyn Objective, machines: usize) -> Self {
         Self {
             dim: objective.dim(),
+            blocks: objective.blocks(),
             machines,
             strong_convexity: objective.strong_convexity(),
             quadratic: objective.is_quadratic(),
@@ -51,6 +54,10 @@ pub struct Spectator(pub Facts);
 impl Objective for Spectator {
     fn dim(&self) -> usize {
         self.0.dim
+    }
+
+    fn blocks(&self) -> usize {
+        self.0.blocks
     }
 
     fn value(&mut self, _: &[f64]) -> f64 {

@@ -120,13 +120,6 @@ impl Linear {
         }
     }
 
-    fn blocks(&self) -> usize {
-        match self.loss {
-            Loss::Softmax { classes } => classes,
-            _ => 1,
-        }
-    }
-
     /// out[c * rows + i] = b_i' x_c for every class c.
     fn multiply(matrix: &Matrix, x: &[f64], out: &mut [f64]) {
         let (rows, dim) = (matrix.rows(), matrix.dim());
@@ -191,6 +184,13 @@ impl Objective for Linear {
         match self.loss {
             Loss::Softmax { classes } => Layout::new([("weight".to_owned(), vec![classes, self.matrix.dim()])]),
             _ => Layout::vector(self.dim()),
+        }
+    }
+
+    fn blocks(&self) -> usize {
+        match self.loss {
+            Loss::Softmax { classes } => classes,
+            _ => 1,
         }
     }
 
@@ -393,8 +393,7 @@ impl Objective for Linear {
     }
 
     fn curved(&mut self) -> Option<&mut dyn Curved> {
-        let simple = matches!(self.loss, Loss::Ridge | Loss::Logistic) && self.nonconvex == 0.0;
-        simple.then_some(self as &mut dyn Curved)
+        (self.nonconvex == 0.0).then_some(self as &mut dyn Curved)
     }
 }
 
@@ -402,8 +401,10 @@ impl Objective for Linear {
 const LARGEST_GRAM: usize = 1600;
 
 impl Linear {
-    /// The weight of every row in the Hessian at x.
+    /// The weight of every row in the Hessian at x, or in that of a class of softmax: a row's (diag(p) - pp') is taken for a multiple of
+    /// (I - 11'/k) with the same trace, which it is where all classes are as likely.
     fn row_curvatures(&mut self, x: &[f64]) -> Vec<f64> {
+        let rows = self.labels.len();
         let mut curvatures = match self.loss {
             Loss::Logistic => {
                 Self::multiply(&self.matrix, x, &mut self.margins);
@@ -413,7 +414,16 @@ impl Linear {
                 };
                 self.margins.iter().map(curvature).collect()
             }
-            _ => vec![self.weight; self.labels.len()],
+            Loss::Softmax { classes } => {
+                Self::multiply(&self.matrix, x, &mut self.margins);
+                let share = self.weight / (classes as f64 - 1.0).max(1.0);
+                let curvature = |i: usize| {
+                    softmax(&mut self.margins, rows, classes, i);
+                    share * (0..classes).map(|c| self.margins[c * rows + i]).map(|p| p * (1.0 - p)).sum::<f64>()
+                };
+                (0..rows).map(curvature).collect()
+            }
+            Loss::Ridge => vec![self.weight; rows],
         };
         Self::count_rows(&self.counts, &mut curvatures);
         curvatures
@@ -538,10 +548,10 @@ impl Curved for Linear {
         self.derivatives();
         // Without the weight of a row, which the machines may not share.
         let slopes: Vec<f64> = self.margins.iter().map(|slope| slope / self.weight).collect();
-        let mut sum = vec![0.0; self.matrix.dim()];
+        let mut sum = vec![0.0; self.dim()];
         Self::multiply_back(&self.matrix, &slopes, &mut sum);
-        let squares: f64 =
-            self.matrix.row_norms().iter().zip(&slopes).map(|(norm, slope)| (norm * slope).powi(2)).sum();
+        let norms = self.matrix.row_norms();
+        let squares: f64 = norms.iter().cycle().zip(&slopes).map(|(norm, slope)| (norm * slope).powi(2)).sum();
         ((squares - vector::norm_squared(&sum) / rows as f64) / (rows as f64 - 1.0)).max(0.0)
     }
 }

@@ -29,6 +29,12 @@ pub trait Objective: Send {
         Layout::vector(self.dim())
     }
 
+    /// Blocks of coordinates that meet the same columns of the rows: the classes of softmax, whose rows' gradients sum to nothing over the
+    /// blocks; else 1.
+    fn blocks(&self) -> usize {
+        1
+    }
+
     /// f_i(x).
     fn value(&mut self, x: &[f64]) -> f64;
 
@@ -102,6 +108,9 @@ pub trait Objective: Send {
 }
 
 /// An objective whose Hessian is that of its rows plus alpha times the identity.
+///
+/// Where there are several blocks, it is about the same in each, coupled only by the blocks' mean, along which the rows have no curvature:
+/// (I - 11'/k) times A, and alpha. What follows is then told of A.
 pub trait Curved {
     /// The largest eigenpairs of the Hessian at x less alpha, at most `most` of them, each above `least` where there are more than
     /// `always`; the sign of a vector is that of its largest entry, so that every machine finds the same.

@@ -22,6 +22,10 @@ impl Objective for Tilted<'_> {
         self.inner.layout()
     }
 
+    fn blocks(&self) -> usize {
+        self.inner.blocks()
+    }
+
     fn value(&mut self, x: &[f64]) -> f64 {
         let slope = if self.tilt.is_empty() { 0.0 } else { dot(&self.tilt, x) };
         self.inner.value(x) + 0.5 * self.pull * norm_squared(x) - slope

@@ -5,6 +5,7 @@ use corewire_comm::numbers;
 use corewire_comm::{CommError, Reduction};
 use corewire_sketch::{CommonRandomness, Purpose};
 
+use super::exactly_curved;
 use super::second_order::{admit, read_vector};
 use super::two_query::{AdianaConstants, TwoQuery};
 use crate::error::RunError;
@@ -125,7 +126,7 @@ impl Whitening {
         let alpha = context.objective.strong_convexity();
         let here = context.comm.rank() < context.comm.size();
         let mut message = Vec::new();
-        match context.objective.curved() {
+        match exactly_curved(context.objective) {
             // At zero the Hessian of logistic regression is as large as it can be, and so is its bound everywhere.
             Some(curved) => {
                 let found = curved.eigenpairs(&vec![0.0; dim], 0, dim, 0.0);

@@ -33,7 +33,12 @@ pub mod two_query;
 
 use corewire_algebra::eigen;
 
-use crate::objective::Objective;
+use crate::objective::{Curved, Objective};
+
+/// What is known of a Hessian that is exactly that of its rows plus alpha: of ridge and logistic regression, not of softmax.
+fn exactly_curved(objective: &mut dyn Objective) -> Option<&mut dyn Curved> {
+    if objective.blocks() == 1 { objective.curved() } else { None }
+}
 
 /// The smoothness of one machine's share, by a power iteration on its bound. It costs no communication, and errs by a few per cent at most,
 /// downwards.

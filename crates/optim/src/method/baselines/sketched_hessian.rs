@@ -5,6 +5,7 @@ use corewire_comm::numbers::{self, Number};
 use corewire_comm::{CommError, Reduction};
 use corewire_sketch::{CommonRandomness, Purpose};
 
+use super::exactly_curved;
 use super::second_order::{admit, grid_search, read_vector};
 use crate::error::RunError;
 use crate::estimator::check_finite;
@@ -60,7 +61,7 @@ impl Method for NewtonSketch {
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         admit(context.objective, "newton-sketch")?;
         let here = context.comm.rank() < context.comm.size();
-        if here && context.objective.curved().is_none() {
+        if here && exactly_curved(context.objective).is_none() {
             return Err(RunError::Unsuited("newton-sketch needs ridge or logistic regression: take giant".to_owned()));
         }
         Ok(())
@@ -72,7 +73,8 @@ impl Method for NewtonSketch {
         let mut gradient = vec![0.0; dim];
         context.objective.gradient(&self.x, &mut gradient);
         let mut message = Vec::new();
-        let sketch = context.objective.curved().map(|curved| self.sketch(round, rank, curved)).unwrap_or_default();
+        let sketch =
+            exactly_curved(context.objective).map(|curved| self.sketch(round, rank, curved)).unwrap_or_default();
         for vector in std::iter::once(&gradient).chain(&sketch) {
             check_finite(context.place(round), "a vector to send", vector)?;
             numbers::push_floats(vector, false, &mut message);

@@ -103,7 +103,7 @@ mod tests {
 
     fn preconditioner() -> Preconditioner {
         let vectors = vec![vec![0.6, 0.8, 0.0, 0.0], vec![0.0, 0.0, 0.8, -0.6]];
-        Preconditioner::from_pairs(Eigen { values: vec![3.0, 0.5], vectors }, 4, 0.1)
+        Preconditioner::from_pairs(Eigen { values: vec![3.0, 0.5], vectors }, (4, 1), 0.1)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use corewire_sketch::{CommonRandomness, Purpose};
 use super::code::{CodedVector, Energies, dithers, push_short, read_short, refused, round_short};
 use super::composite::Composite;
 use super::link::{Link, read_factors_head};
-use super::preconditioner::Preconditioner;
+use super::preconditioner::{Preconditioner, block_mean};
 use super::{Curvature, Reply, Rules};
 use crate::method::secants::Secants;
 use crate::state::{Scope, Visitor};
@@ -42,6 +42,8 @@ struct Base {
 
 pub(super) struct Hub {
     rules: Rules,
+    /// Coordinates of a block, and of all.
+    columns: usize,
     dim: usize,
     /// Rows of every machine.
     rows: Vec<f64>,
@@ -83,11 +85,13 @@ pub(super) struct Here<'a> {
 }
 
 impl Hub {
-    pub(super) fn new(rules: Rules, dim: usize, rows: Vec<f64>, trace: f64, own: Option<Eigen>) -> Self {
-        let links = (0..rows.len()).map(|rank| Link::new(rank, dim)).collect();
+    pub(super) fn new(rules: Rules, columns: usize, rows: Vec<f64>, trace: f64, own: Option<Eigen>) -> Self {
+        let links = (0..rows.len()).map(|rank| Link::new(rank, columns, rules.blocks)).collect();
+        let dim = columns * rules.blocks;
         let too_few = own.as_ref().is_none_or(|own| too_few(rows[0], own, rules.alpha));
         Self {
             rules,
+            columns,
             dim,
             rows,
             trace,
@@ -135,6 +139,7 @@ impl Hub {
             add_scaled(theta / n, residual, &mut followed);
         }
         self.mean_shift = followed;
+        self.centre(here.x, &mut gradient);
         let first = here.step.is_none();
         let unlike = first
             && !self.has_factors
@@ -152,7 +157,7 @@ impl Hub {
                 self.curved_at = here.x.to_vec();
             }
             let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs(&self.curved_at));
-            let mut p = Preconditioner::from_pairs(pairs, self.dim, alpha);
+            let mut p = Preconditioner::from_pairs(pairs, (self.columns, self.rules.blocks), alpha);
             p.set_added(self.added);
             self.preconditioner = Some(p);
         }
@@ -250,11 +255,20 @@ impl Hub {
         !self.rules.quadratic && norm_squared(&minus(x, &self.curved_at)) > NEAR * NEAR * norm_squared(x)
     }
 
+    /// Puts the blocks' mean of a gradient where it is known to be: the rows' gradients sum to nothing over the blocks.
+    fn centre(&self, x: &[f64], gradient: &mut [f64]) {
+        if self.rules.blocks > 1 {
+            let mut off = block_mean(gradient, self.columns);
+            add_scaled(-self.rules.alpha, &block_mean(x, self.columns), &mut off);
+            gradient.chunks_exact_mut(self.columns.max(1)).for_each(|block| add_scaled(-1.0, &off, block));
+        }
+    }
+
     /// P = (1/n) sum F'F + alpha.
     fn build_from_factors(&mut self) {
         let rows: Vec<Vec<f64>> = self.links.iter().flat_map(|link| link.rows.iter().cloned()).collect();
         let n = self.links.len() as f64;
-        let mut p = Preconditioner::from_rows(&rows, 1.0 / n, self.dim, self.rules.alpha);
+        let mut p = Preconditioner::from_rows(&rows, 1.0 / n, (self.columns, self.rules.blocks), self.rules.alpha);
         p.set_added(self.added);
         self.preconditioner = Some(p);
     }

@@ -15,6 +15,8 @@ use crate::state::{Scope, Visitor};
 pub(super) struct Link {
     /// Whose; set anew by who goes on after a resume.
     pub rank: usize,
+    /// Blocks of coordinates that the rows are told of alike.
+    blocks: usize,
     /// The rows sqrt(lambda) v as they were decoded.
     pub rows: Vec<Vec<f64>>,
     /// An orthonormal basis of their span; empty where that is all of space.
@@ -39,17 +41,22 @@ pub(super) struct Factors {
 }
 
 impl Link {
-    pub(super) fn new(rank: usize, dim: usize) -> Self {
-        Self { rank, rows: Vec::new(), basis: Vec::new(), energies: Energies::flat(dim) }
+    pub(super) fn new(rank: usize, columns: usize, blocks: usize) -> Self {
+        Self { rank, blocks, rows: Vec::new(), basis: Vec::new(), energies: Energies::flat(columns * blocks) }
     }
 
     fn dim(&self) -> usize {
         self.energies.0.len()
     }
 
+    /// Coordinates of a block, and so of a row.
+    fn columns(&self) -> usize {
+        self.dim() / self.blocks
+    }
+
     /// Whether residuals are coded in two bands: inside the span of the rows, and the rest.
     fn has_band(&self) -> bool {
-        !self.rows.is_empty() && self.rows.len() < self.dim()
+        !self.rows.is_empty() && self.rows.len() < self.columns()
     }
 
     /// Appends the head of a message with factors, and returns their decoded rows once the stream has them.
@@ -73,7 +80,7 @@ impl Link {
         replace: bool,
         encoder: &mut SpreadEncoder<'_>,
     ) {
-        let dim = self.dim();
+        let dim = self.columns();
         let all = dithers(randomness, Purpose::Factors, round, self.rank, dim * factors.values.len());
         let mut model = RowModel::new(dim);
         let mut rows = Vec::with_capacity(spreads.len());
@@ -100,7 +107,7 @@ impl Link {
         replace: bool,
         decoder: &mut SpreadDecoder<'_>,
     ) -> Result<(), String> {
-        let dim = self.dim();
+        let dim = self.columns();
         let all = dithers(randomness, Purpose::Factors, round, self.rank, dim * spreads.len());
         let mut model = RowModel::new(dim);
         let mut rows = Vec::with_capacity(spreads.len());
@@ -125,7 +132,7 @@ impl Link {
         }
         let before = self.rows.len();
         if !rows.is_empty() {
-            self.energies = model.energies();
+            self.energies = Energies(model.energies().0.repeat(self.blocks));
         }
         let scaled = |row: Vec<f64>| row.into_iter().map(|t| t * step).collect();
         self.rows.extend(rows.into_iter().map(scaled));
@@ -156,21 +163,24 @@ impl Link {
 
     /// A residual's coefficients in the span of the rows, and what is left of it.
     fn split(&self, residual: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let inside: Vec<f64> = self.basis.iter().map(|direction| dot(direction, residual)).collect();
-        let mut outside = residual.to_vec();
-        inside.iter().zip(&self.basis).for_each(|(weight, direction)| add_scaled(-weight, direction, &mut outside));
+        let (mut inside, mut outside) = (Vec::with_capacity(self.blocks * self.basis.len()), residual.to_vec());
+        for block in outside.chunks_exact_mut(self.columns().max(1)) {
+            let weights: Vec<f64> = self.basis.iter().map(|direction| dot(direction, block)).collect();
+            weights.iter().zip(&self.basis).for_each(|(weight, direction)| add_scaled(-weight, direction, block));
+            inside.extend(weights);
+        }
         (inside, outside)
     }
 
     fn dithers(&self, randomness: &CommonRandomness, round: u64) -> Vec<Dither> {
-        dithers(randomness, Purpose::Dither, round, self.rank, self.dim() + self.basis.len())
+        dithers(randomness, Purpose::Dither, round, self.rank, self.dim() + self.blocks * self.basis.len())
     }
 
     /// Spread bytes in front of the stream, once so many rows more have come, in place of those before or beside them: one for the band,
     /// if there is one, and one for each group of the rest.
     pub(super) fn spread_count_with(&self, more: usize, replace: bool) -> usize {
         let rows = more + if replace { 0 } else { self.rows.len() };
-        usize::from(rows > 0 && rows < self.dim()) + self.energies.groups().len()
+        usize::from(rows > 0 && rows < self.columns()) + self.energies.groups().len()
     }
 
     /// Codes a residual at this step: the bytes of its spreads, and what the stream will hold.
@@ -234,9 +244,12 @@ impl Link {
     /// q_i from both bands, each in units of the step; the noise stays white.
     fn assemble(&mut self, inside: &[f64], outside: &[f64], step: f64) -> Residual {
         let mut vector: Vec<f64> = outside.iter().map(|t| t * step).collect();
-        for (weight, direction) in inside.iter().zip(&self.basis) {
-            let overlap = dot(direction, &vector);
-            add_scaled(weight * step - overlap, direction, &mut vector);
+        let (columns, count) = (self.columns().max(1), self.basis.len());
+        for (at, block) in vector.chunks_exact_mut(columns).enumerate() {
+            for (weight, direction) in inside[at * count..(at + 1) * count].iter().zip(&self.basis) {
+                let overlap = dot(direction, block);
+                add_scaled(weight * step - overlap, direction, block);
+            }
         }
         self.energies.learn(outside);
         let mean = norm_squared(&vector) / (step * step) / vector.len().max(1) as f64;

@@ -50,6 +50,8 @@ pub struct Rules {
     alpha: f64,
     /// Whether the Hessian does not depend on x.
     quadratic: bool,
+    /// Blocks of coordinates: the classes of softmax, else 1.
+    blocks: usize,
     /// An l1 term and bounds.
     proximal: Proximal,
     /// Whether machines may send rows of their curvature.
@@ -63,7 +65,7 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         let proximal = Proximal::NONE;
-        Self { alpha: 0.0, quadratic: false, proximal, curvature: true, eta_up: 0.007, eta_down: 0.1 }
+        Self { alpha: 0.0, quadratic: false, blocks: 1, proximal, curvature: true, eta_up: 0.007, eta_down: 0.1 }
     }
 }
 
@@ -138,7 +140,7 @@ impl Newton {
             asked: false,
             energies: Energies::flat(dim),
             shift: vec![0.0; dim],
-            link: Link::new(0, dim),
+            link: Link::new(0, dim, 1),
             tau: 0.0,
             sent: 0.0,
             turns: 0.0,
@@ -146,12 +148,9 @@ impl Newton {
         }
     }
 
+    /// The active columns of every block of a vector.
     fn gather(&self, full: &[f64]) -> Vec<f64> {
-        self.active.iter().map(|&j| full[j as usize]).collect()
-    }
-
-    fn restrict(&self, eigen: Eigen) -> Eigen {
-        Eigen { values: eigen.values, vectors: eigen.vectors.iter().map(|vector| self.gather(vector)).collect() }
+        places(&self.active, self.rules.blocks, self.x.len()).map(|j| full[j]).collect()
     }
 
     /// The rows that are sent now: all at the current x, or on a quadratic only further ones.
@@ -167,7 +166,7 @@ impl Newton {
         }
         let found = curved.map(|curved| curved.eigenpairs(&self.x, always, most, self.tau));
         let Eigen { mut values, vectors } =
-            self.restrict(found.unwrap_or(Eigen { values: Vec::new(), vectors: Vec::new() }));
+            restricted(found.unwrap_or(Eigen { values: Vec::new(), vectors: Vec::new() }), &self.active);
         values.retain(|&value| value >= FAINT * self.tau);
         // Where the minimum of rows binds, the last of them is below tau.
         let least = if further { self.tau } else { values.last().map_or(self.tau, |last| last.min(self.tau)) };
@@ -226,15 +225,16 @@ impl Newton {
         if !sound {
             return Err(refused(0, "its steps are no numbers"));
         }
-        let own = dithers(&self.randomness, Purpose::DownlinkDither, round, 0, self.active.len());
+        let own = dithers(&self.randomness, Purpose::DownlinkDither, round, 0, self.delta.len());
         let mut decoder = SpreadDecoder::new(stream);
         let decoded = CodedVector::decode(&head[7..], &own, &self.energies, &mut decoder);
         let decoded = decoded.map_err(|error| refused(0, error))?;
         decoder.finish().map_err(|error| refused(0, error))?;
         self.energies.learn(&decoded);
         let smooth = self.rules.proximal.is_none();
-        for ((delta, t), &j) in self.delta.iter_mut().zip(&decoded).zip(&self.active) {
-            let x = &mut self.x[j as usize];
+        let places = places(&self.active, self.rules.blocks, self.x.len());
+        for ((delta, t), j) in self.delta.iter_mut().zip(&decoded).zip(places) {
+            let x = &mut self.x[j];
             *delta = t * step_down;
             if !smooth {
                 *delta = self.rules.settled(*x + *delta, step_down) - *x;
@@ -251,18 +251,17 @@ struct Own<'a> {
     objective: &'a mut dyn crate::objective::Objective,
     x: &'a [f64],
     active: &'a [f64],
-    alpha: f64,
+    rules: Rules,
 }
 
 impl Curvature for Own<'_> {
     fn eigenpairs(&mut self, coordinates: &[f64]) -> Eigen {
-        let least = 0.01 * self.alpha;
+        let least = 0.01 * self.rules.alpha;
         let mut at = self.x.to_vec();
-        self.active.iter().zip(coordinates).for_each(|(&j, x)| at[j as usize] = *x);
+        let places = places(self.active, self.rules.blocks, at.len());
+        places.zip(coordinates).for_each(|(j, x)| at[j] = *x);
         let Some(curved) = self.objective.curved() else { return Eigen { values: Vec::new(), vectors: Vec::new() } };
-        let Eigen { values, vectors } = curved.eigenpairs(&at, 0, usize::MAX, least);
-        let gather = |vector: &Vec<f64>| self.active.iter().map(|&j| vector[j as usize]).collect();
-        Eigen { values, vectors: vectors.iter().map(gather).collect() }
+        restricted(curved.eigenpairs(&at, 0, usize::MAX, least), self.active)
     }
 
     fn row_scatter(&mut self) -> f64 {
@@ -306,15 +305,17 @@ impl Method for Newton {
     /// Every machine tells how many rows it has and in which columns; the hub answers with the columns of all, and whether it wants
     /// factors at once.
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        let (rank, dim) = (context.comm.rank(), self.x.len());
+        let rank = context.comm.rank();
         self.rules.alpha = context.objective.strong_convexity();
         self.rules.quadratic = context.objective.is_quadratic();
         self.rules.proximal = context.objective.proximal();
+        self.rules.blocks = context.objective.blocks();
+        let dim = self.x.len() / self.rules.blocks;
         let here = rank < context.comm.size();
         let rows = context.objective.rows() as u64;
         let touched = context.objective.curved().map(|curved| curved.touched());
         if here && (touched.is_none() || self.rules.alpha <= 0.0) {
-            let what = "core-newton needs ridge or logistic regression: take core-agd, or lbfgs";
+            let what = "core-newton needs ridge, logistic or softmax regression: take core-agd, or lbfgs";
             return Err(RunError::Unsuited(what.to_owned()));
         }
         let mut message = Vec::new();
@@ -337,7 +338,7 @@ impl Method for Newton {
                 union.iter_mut().zip(bits).for_each(|(union, bits)| *union |= bits);
             }
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
-            let mut own = Own { objective: &mut *objective, x, active: &active, alpha: rules.alpha };
+            let mut own = Own { objective: &mut *objective, x, active: &active, rules };
             let found = own.eigenpairs(x);
             let ask = rules.curvature && hub::too_few(counts[0], &found, rules.alpha);
             pairs = Some(found);
@@ -356,14 +357,15 @@ impl Method for Newton {
         } else if !union.is_empty() || ask > 1 {
             return Err(refused(0, "its reply is not a list of columns").into());
         }
-        let count = self.active.len();
+        let (columns, blocks) = (self.active.len(), self.rules.blocks);
+        let count = columns * blocks;
         self.asked = ask != 0;
         (self.delta, self.shift, self.energies) = (vec![0.0; count], vec![0.0; count], Energies::flat(count));
-        self.link = Link::new(rank, count);
+        self.link = Link::new(rank, columns, blocks);
         self.tau = TAU * self.rules.alpha * (context.comm.size() as f64).sqrt();
         if rank == 0 {
-            let pairs = pairs.map(|pairs| self.restrict(pairs));
-            self.hub = Some(Hub::new(self.rules, count, counts, trace, pairs));
+            let pairs = pairs.map(|pairs| restricted(pairs, &self.active));
+            self.hub = Some(Hub::new(self.rules, columns, counts, trace, pairs));
         }
         Ok(())
     }
@@ -374,11 +376,11 @@ impl Method for Newton {
         let message = self.contribute(round, context)?;
         let x = self.gather(&self.x);
         let Self { hub, delta, energies, randomness, active, rules, x: full, .. } = self;
-        let (objective, alpha) = (&mut *context.objective, rules.alpha);
+        let (objective, rules) = (&mut *context.objective, *rules);
         let mut combine = |messages: &[&[u8]]| {
             let hub = hub.as_mut().ok_or_else(|| refused(0, "it has no hub"))?;
             let here = Here { round, x: &x, delta, step, asked, energies, randomness };
-            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, alpha })
+            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, rules })
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
         let gap = self.absorb(round, &reply.message)?;
@@ -386,8 +388,19 @@ impl Method for Newton {
     }
 
     fn settings(&self) -> Settings {
-        Settings { budget: Some(self.active.len()), ..Settings::default() }
+        Settings { budget: Some(self.delta.len()), ..Settings::default() }
     }
+}
+
+/// The places of the active columns in a vector of so many blocks, block by block.
+fn places(active: &[f64], blocks: usize, dim: usize) -> impl Iterator<Item = usize> + '_ {
+    (0..blocks).flat_map(move |block| active.iter().map(move |&j| block * (dim / blocks) + j as usize))
+}
+
+/// Eigenpairs of a block in the active columns.
+fn restricted(Eigen { values, vectors }: Eigen, active: &[f64]) -> Eigen {
+    let gather = |vector: &Vec<f64>| active.iter().map(|&j| vector[j as usize]).collect();
+    Eigen { values, vectors: vectors.iter().map(gather).collect() }
 }
 
 fn to_bits(flags: &[bool]) -> Vec<u8> {

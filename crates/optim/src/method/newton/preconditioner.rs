@@ -1,4 +1,7 @@
 //! P = W'W + alpha as eigenpairs, largest first; all that is orthogonal to them has the eigenvalue alpha.
+//!
+//! With several blocks of coordinates, the classes of softmax, P is this in every block, but for the blocks' mean, where it is alpha:
+//! (I - 11'/k) times W'W, and alpha.
 
 use corewire_algebra::eigen::{self, Eigen};
 use corewire_algebra::vector::{add_scaled, dot, norm_squared};
@@ -12,7 +15,9 @@ const LARGEST_GRAM: usize = 1600;
 const MOST_PAIRS: usize = 96;
 
 pub(super) struct Preconditioner {
-    dim: usize,
+    /// Coordinates of a block, and how many blocks there are.
+    columns: usize,
+    blocks: usize,
     alpha: f64,
     values: Vec<f64>,
     vectors: Vec<Vec<f64>>,
@@ -20,9 +25,18 @@ pub(super) struct Preconditioner {
     found: (f64, Vec<f64>),
 }
 
+/// A vector by the eigenvectors of P.
+struct Parts {
+    /// The weights of the eigenvectors, block by block, and what is left of each block.
+    inside: Vec<f64>,
+    outside: Vec<f64>,
+    /// The blocks' mean, which both are without; empty where there is one block.
+    mean: Vec<f64>,
+}
+
 impl Preconditioner {
     /// From rows whose Gram matrix is W'W.
-    pub(super) fn from_rows(rows: &[Vec<f64>], scale: f64, dim: usize, alpha: f64) -> Self {
+    pub(super) fn from_rows(rows: &[Vec<f64>], scale: f64, (dim, blocks): (usize, usize), alpha: f64) -> Self {
         let count = rows.len();
         let found = if count.min(dim) > LARGEST_GRAM {
             // The outer eigenpairs are what the rows are for; what Lanczos' recursion has not found counts as alpha.
@@ -61,13 +75,13 @@ impl Preconditioner {
             }
             eigen::pairs(gram, dim)
         };
-        Self::from_pairs(found, dim, alpha)
+        Self::from_pairs(found, (dim, blocks), alpha)
     }
 
     /// From the eigenpairs of W'W.
-    pub(super) fn from_pairs(eigen: Eigen, dim: usize, alpha: f64) -> Self {
+    pub(super) fn from_pairs(eigen: Eigen, (columns, blocks): (usize, usize), alpha: f64) -> Self {
         let values: Vec<f64> = eigen.values.iter().map(|value| value.max(0.0) + alpha).collect();
-        Self { dim, alpha, found: (alpha, values.clone()), values, vectors: eigen.vectors }
+        Self { columns, blocks, alpha, found: (alpha, values.clone()), values, vectors: eigen.vectors }
     }
 
     /// P as it was found, and so much more everywhere.
@@ -76,57 +90,90 @@ impl Preconditioner {
         self.values.iter_mut().zip(&self.found.1).for_each(|(value, found)| *value = found + more);
     }
 
+    /// Eigenvectors that a block lacks.
     fn left_over(&self) -> f64 {
-        (self.dim - self.values.len()) as f64
+        (self.columns - self.values.len()) as f64
+    }
+
+    /// Blocks but for their mean.
+    fn freedom(&self) -> f64 {
+        (self.blocks - 1).max(1) as f64
     }
 
     pub(super) fn trace(&self) -> f64 {
-        self.values.iter().sum::<f64>() + self.left_over() * self.alpha
+        let mean = if self.blocks > 1 { self.columns as f64 * self.alpha } else { 0.0 };
+        self.freedom() * (self.values.iter().sum::<f64>() + self.left_over() * self.alpha) + mean
     }
 
+    /// Of P^-1, where gradients are noisy: everywhere but in the blocks' mean.
     pub(super) fn inverse_trace(&self) -> f64 {
-        self.values.iter().map(|value| 1.0 / value).sum::<f64>() + self.left_over() / self.alpha
+        let block = self.values.iter().map(|value| 1.0 / value).sum::<f64>() + self.left_over() / self.alpha;
+        self.freedom() * block
     }
 
-    fn split(&self, g: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let inside: Vec<f64> = self.vectors.iter().map(|vector| dot(vector, g)).collect();
-        let mut outside = g.to_vec();
-        inside.iter().zip(&self.vectors).for_each(|(weight, vector)| add_scaled(-weight, vector, &mut outside));
-        (inside, outside)
+    fn split(&self, g: &[f64]) -> Parts {
+        let mean = if self.blocks > 1 { block_mean(g, self.columns) } else { Vec::new() };
+        let (mut inside, mut outside) = (Vec::with_capacity(self.blocks * self.values.len()), g.to_vec());
+        for block in outside.chunks_exact_mut(self.columns.max(1)) {
+            block.iter_mut().zip(&mean).for_each(|(value, mean)| *value -= mean);
+            let weights: Vec<f64> = self.vectors.iter().map(|vector| dot(vector, block)).collect();
+            weights.iter().zip(&self.vectors).for_each(|(weight, vector)| add_scaled(-weight, vector, block));
+            inside.extend(weights);
+        }
+        Parts { inside, outside, mean }
     }
 
-    fn join(&self, inside: &[f64], mut outside: Vec<f64>) -> Vec<f64> {
-        inside.iter().zip(&self.vectors).for_each(|(weight, vector)| add_scaled(*weight, vector, &mut outside));
+    fn join(&self, Parts { inside, mut outside, mean }: Parts) -> Vec<f64> {
+        let count = self.values.len();
+        for (at, block) in outside.chunks_exact_mut(self.columns.max(1)).enumerate() {
+            let weights = &inside[at * count..(at + 1) * count];
+            weights.iter().zip(&self.vectors).for_each(|(weight, vector)| add_scaled(*weight, vector, block));
+            block.iter_mut().zip(&mean).for_each(|(value, mean)| *value += mean);
+        }
         outside
+    }
+
+    /// Scales g along every eigenvector by what `by` makes of its eigenvalue.
+    fn scaled(&self, g: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+        let mut parts = self.split(g);
+        parts
+            .inside
+            .iter_mut()
+            .zip(self.values.iter().cycle())
+            .for_each(|(weight, value)| *weight = by(*weight, *value));
+        parts.outside.iter_mut().chain(&mut parts.mean).for_each(|value| *value = by(*value, self.alpha));
+        self.join(parts)
     }
 
     /// P^-1 g.
     pub(super) fn solve(&self, g: &[f64]) -> Vec<f64> {
-        let (mut inside, mut outside) = self.split(g);
-        inside.iter_mut().zip(&self.values).for_each(|(weight, value)| *weight /= value);
-        outside.iter_mut().for_each(|value| *value /= self.alpha);
-        self.join(&inside, outside)
+        self.scaled(g, |weight, value| weight / value)
     }
 
     /// P g.
     pub(super) fn multiply(&self, g: &[f64]) -> Vec<f64> {
-        let (mut inside, mut outside) = self.split(g);
-        inside.iter_mut().zip(&self.values).for_each(|(weight, value)| *weight *= value);
-        outside.iter_mut().for_each(|value| *value *= self.alpha);
-        self.join(&inside, outside)
+        self.scaled(g, |weight, value| weight * value)
     }
 
     /// A gradient with noise of variance `noise` a coordinate, each group of directions shortened by the share of its energy that is noise.
+    /// The blocks' mean has none.
     pub(super) fn shrink(&self, g: &[f64], noise: f64) -> Vec<f64> {
-        let (mut inside, mut outside) = self.split(g);
+        let mut parts = self.split(g);
         let factor = |energy: f64, size: f64| if energy > 0.0 { (1.0 - noise * size / energy).max(0.0) } else { 0.0 };
-        for group in inside.chunks_mut(GROUP) {
-            let share = factor(norm_squared(group), group.len() as f64);
-            group.iter_mut().for_each(|weight| *weight *= share);
+        let count = self.values.len();
+        for first in (0..count).step_by(GROUP) {
+            let size = GROUP.min(count - first);
+            let group = |block: usize| block * count + first..block * count + first + size;
+            let energy = (0..self.blocks).map(|block| norm_squared(&parts.inside[group(block)])).sum();
+            let share = factor(energy, self.freedom() * size as f64);
+            for block in 0..self.blocks {
+                parts.inside[group(block)].iter_mut().for_each(|weight| *weight *= share);
+            }
         }
-        let share = if self.left_over() > 0.0 { factor(norm_squared(&outside), self.left_over()) } else { 0.0 };
-        outside.iter_mut().for_each(|value| *value *= share);
-        self.join(&inside, outside)
+        let left = self.freedom() * self.left_over();
+        let share = if left > 0.0 { factor(norm_squared(&parts.outside), left) } else { 0.0 };
+        parts.outside.iter_mut().for_each(|value| *value *= share);
+        self.join(parts)
     }
 
     /// E: twice the gap that a quadratic with this curvature would have, no less than a hundredth of what noise alone gives.
@@ -143,4 +190,12 @@ impl Preconditioner {
     pub(super) fn least(&self) -> f64 {
         self.alpha
     }
+}
+
+/// The mean of the blocks of a vector.
+pub(super) fn block_mean(vector: &[f64], columns: usize) -> Vec<f64> {
+    let mut mean = vec![0.0; columns];
+    let share = columns as f64 / vector.len().max(1) as f64;
+    vector.chunks_exact(columns.max(1)).for_each(|block| add_scaled(share, block, &mut mean));
+    mean
 }
