@@ -19,6 +19,7 @@ DATA = os.environ.get("COREWIRE_DATA", "data")
 MNIST = [f"problem.data={DATA}/train-images-idx3-ubyte.gz", "problem.rows=2000", "problem.classes=parity"]
 PROBLEMS = {
     "digits, logistic": [],
+    "digits, ten classes": ["problem.model=softmax"],
     "MNIST, 2000 rows, ridge": [*MNIST, "problem.model=ridge"],
     "a9a, 8000 rows, logistic": [f"problem.data={DATA}/a9a.gz", "problem.rows=8000"],
     "mushrooms, logistic": [f"problem.data={DATA}/mushrooms.gz"],

@@ -120,6 +120,58 @@ fn nothing_diverges_on_random_small_problems() {
     }
 }
 
+/// A small problem with classes, some of which few machines have, or none.
+fn random_classes(number: u64) -> (Problem, String) {
+    let mut words = randomness(3000 + number).words(Purpose::Synthetic, 5, 0);
+    let mut below = |bound: u64| words.next_below(bound) as usize;
+    let (dim, machines, classes) = (1 + below(20), 1 + below(12), 2 + below(5));
+    let count = machines.max(3) + below(150);
+    let alpha = 10f64.powi(-1 - below(5) as i32);
+    let split = [Split::Random, Split::Label, Split::Dirichlet(0.2)][below(3)];
+    let proximal = [Proximal::NONE, Proximal::NONE, Proximal::l1(1e-3)][below(3)];
+    let mut values = randomness(4000 + number).words(Purpose::Synthetic, 6, 0);
+    let labels: Vec<f64> = (0..count).map(|_| values.next_below(classes as u64) as f64).collect();
+    let entry = |at: usize| labels[at / dim] * f64::from(u8::from(at % 3 == 0)) + 2.0 * values.next_unit() - 1.0;
+    let entries: Vec<f64> = (0..count * dim).map(entry).collect();
+    let set = DataSet::new("classes", Matrix::dense(entries, dim), labels).unit_norm();
+    let spec = ModelSpec { model: Model::Softmax, classes: classes + 1, alpha, proximal };
+    let about = format!(
+        "classes {number}: {classes} of d = {dim}, n = {machines}, {count} rows, {alpha}, {split}, {proximal:?}"
+    );
+    (Problem::rows(set, spec, machines, split, &randomness(number)), about)
+}
+
+#[test]
+fn nothing_diverges_on_random_small_problems_with_classes() {
+    for number in 0..if soak() { 1000 } else { 100 } {
+        let (problem, about) = random_classes(number);
+        let rules = Rules { digest_every: 1, ..until(1e-6, 150, &problem) };
+        let initial = problem.pooled().unwrap().value(problem.start());
+        if initial - rules.optimum.unwrap() < 1e-12 {
+            continue;
+        }
+        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, number, true));
+        assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
+        if problem.spec().proximal.is_none() {
+            ends_by_its_gap(&problem, number, &about);
+        }
+    }
+}
+
+#[test]
+fn softmax_takes_half_of_the_exchanges_and_a_twentieth_of_the_bytes_of_lbfgs() {
+    let data = corewire_data::digits().unit_norm();
+    let [random, label] = [Split::Random, Split::Label].map(|split| {
+        let found = cost("core-newton", &rows(data.clone(), Model::Softmax, 1e-3, 50, split), 3);
+        println!("{split}: {found:?}");
+        found
+    });
+    let peer = cost("lbfgs", &rows(data, Model::Softmax, 1e-3, 50, Split::Random), 1);
+    println!("lbfgs: {peer:?}");
+    assert!(random.0 <= 0.5 * peer.0 && random.1 <= 0.05 * peer.1, "{random:?} against {peer:?}");
+    assert!(label.0 <= 1.25 * random.0 && label.1 <= 1.25 * random.1, "{label:?} against {random:?}");
+}
+
 /// An l1 term, bounds, or both.
 const TERMS: [Proximal; 4] = [
     Proximal::l1(1e-3),
@@ -310,9 +362,15 @@ fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
         (Model::Logistic, Split::Random, 1, Proximal::NONE),
         (Model::Ridge, Split::Label, 5, Proximal::NONE),
         (Model::Logistic, Split::Label, 3, TERMS[2]),
+        (Model::Softmax, Split::Random, 4, Proximal::NONE),
+        (Model::Softmax, Split::Label, 6, TERMS[0]),
     ] {
-        let spec = ModelSpec { model, classes: 0, alpha: 1e-4, proximal };
-        let problem = Problem::rows(digits(), spec, 12, split, &randomness(0));
+        let (data, classes) = match model {
+            Model::Softmax => (corewire_data::digits().unit_norm(), 10),
+            _ => (digits(), 0),
+        };
+        let spec = ModelSpec { model, classes, alpha: 1e-4, proximal };
+        let problem = Problem::rows(data, spec, 12, split, &randomness(0));
         let rules = Rules { snapshots: true, ..rounds(9) };
         let make = || method("core-newton", &problem, 2, true);
         let (results, Kept(replies, snapshot, _)) = run_all(&problem, &rules, &make, Kept(Vec::new(), None, at));

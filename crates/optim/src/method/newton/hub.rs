@@ -400,7 +400,8 @@ impl Hub {
         if !self.has_factors {
             return unlike || ratio > 0.5;
         }
-        let slow = ratio > if self.rules.quadratic { 0.5 } else { 0.3 };
+        // Rows that change with x are worth telling anew sooner; those of several blocks are told so roughly that they gain less by it.
+        let slow = ratio > if self.rules.quadratic || self.rules.blocks > 1 { 0.5 } else { 0.3 };
         let ask = slow && self.refreshes < REFRESHES && round >= self.factors_at + APART;
         if ask {
             self.refreshes += 1.0;

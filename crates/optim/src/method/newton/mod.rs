@@ -40,7 +40,8 @@ const MOST_ROWS: usize = 64;
 /// So many rows are sent also where they are below tau, but not below this share of it.
 const FAINT_ROWS: usize = 8;
 const FAINT: f64 = 0.1;
-/// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes.
+/// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes. A row that is told of k blocks at once is worth more: the
+/// root is of n/k then.
 const TAU: f64 = 0.7;
 
 /// What is the same on all machines.
@@ -352,8 +353,9 @@ impl Method for Newton {
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut decide))?;
         let (&ask, union) = reply.message.split_first().ok_or_else(|| refused(0, "its reply is empty"))?;
+        self.active = (0..dim).map(|j| j as f64).collect();
         if union.len() == dim.div_ceil(8) && ask <= 1 {
-            self.active = (0..dim).filter(|&j| union[j / 8] >> (j % 8) & 1 == 1).map(|j| j as f64).collect();
+            self.active.retain(|&j| union[j as usize / 8] >> (j as usize % 8) & 1 == 1);
         } else if !union.is_empty() || ask > 1 {
             return Err(refused(0, "its reply is not a list of columns").into());
         }
@@ -362,7 +364,7 @@ impl Method for Newton {
         self.asked = ask != 0;
         (self.delta, self.shift, self.energies) = (vec![0.0; count], vec![0.0; count], Energies::flat(count));
         self.link = Link::new(rank, columns, blocks);
-        self.tau = TAU * self.rules.alpha * (context.comm.size() as f64).sqrt();
+        self.tau = TAU * self.rules.alpha * (context.comm.size() as f64 / blocks as f64).sqrt();
         if rank == 0 {
             let pairs = pairs.map(|pairs| restricted(pairs, &self.active));
             self.hub = Some(Hub::new(self.rules, columns, counts, trace, pairs));
