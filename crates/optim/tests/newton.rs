@@ -33,6 +33,11 @@ fn method(id: &str, problem: &Problem, seed: u64, curvature: bool) -> Box<dyn Me
     catalogue::build(&request, None).unwrap()
 }
 
+/// All ten digits where the model has classes, even against odd ones where it has two sides.
+fn digits_of(model: Model) -> DataSet {
+    if model.has_classes() { corewire_data::digits().unit_norm() } else { digits() }
+}
+
 /// The means over seeds of exchanges (without set-up) and bytes on the wire to 1e-6.
 fn cost(id: &str, problem: &Problem, seeds: u64) -> (f64, f64) {
     let rules = until(1e-6, 200, problem);
@@ -160,7 +165,7 @@ fn nothing_diverges_on_random_small_problems_with_classes() {
 
 #[test]
 fn softmax_takes_half_of_the_exchanges_and_a_twentieth_of_the_bytes_of_lbfgs() {
-    let data = corewire_data::digits().unit_norm();
+    let data = digits_of(Model::Softmax);
     let [random, label] = [Split::Random, Split::Label].map(|split| {
         let found = cost("core-newton", &rows(data.clone(), Model::Softmax, 1e-3, 50, split), 3);
         println!("{split}: {found:?}");
@@ -278,8 +283,10 @@ fn its_estimate_of_the_gap_tells_when_to_stop() {
         (Model::Logistic, Split::Random),
         (Model::Ridge, Split::Label),
         (Model::Logistic, Split::Label),
+        (Model::Softmax, Split::Random),
+        (Model::Softmax, Split::Label),
     ] {
-        let problem = rows(digits(), model, 1e-3, 20, split);
+        let problem = rows(digits_of(model), model, 1e-3, 20, split);
         let optimum = until(1e-6, 1, &problem).optimum;
         for seed in 0..5 {
             let rules = Rules { rounds: 60, gap: Some(Gap::Relative(4e-7)), optimum, ..Rules::default() };
@@ -365,11 +372,8 @@ fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
         (Model::Softmax, Split::Random, 4, Proximal::NONE),
         (Model::Softmax, Split::Label, 6, TERMS[0]),
     ] {
-        let (data, classes) = match model {
-            Model::Softmax => (corewire_data::digits().unit_norm(), 10),
-            _ => (digits(), 0),
-        };
-        let spec = ModelSpec { model, classes, alpha: 1e-4, proximal };
+        let data = digits_of(model);
+        let spec = ModelSpec { model, classes: classes(&data, model), alpha: 1e-4, proximal };
         let problem = Problem::rows(data, spec, 12, split, &randomness(0));
         let rules = Rules { snapshots: true, ..rounds(9) };
         let make = || method("core-newton", &problem, 2, true);
