@@ -119,8 +119,11 @@ def plot(curves, path, title):
             parts += [f'<path d="M{left} {y:.1f}h330" stroke="#ddd"/>', f'<text x="{left - 4}" y="{y + 4:.1f}" text-anchor="end">{f"1e-{power}" if power else 1}</text>']
         parts.append(f'<text x="{left + 165}" y="372" text-anchor="middle">{label}; relative suboptimality downwards</text>')
         for colour, points in zip(colours, curves.values()):
-            line = " ".join(f"{across(float(p[column])):.1f},{down(float(p['relative'])):.1f}" for p in points if p["relative"])
+            places = [(across(float(p[column])), down(float(p["relative"]))) for p in points if p["relative"]]
+            line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
             parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+            # What is over after one round is no line.
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places if len(places) == 1]
     for at, (colour, name) in enumerate(zip(colours, curves)):
         y = 48 + 18 * at
         parts += [f'<path d="M775 {y}h18" stroke="{colour}" stroke-width="3"/>', f'<text x="798" y="{y + 4}">{name}</text>']
