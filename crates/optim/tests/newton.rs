@@ -136,7 +136,7 @@ fn random_classes(number: u64) -> (Problem, String) {
     let proximal = [Proximal::NONE, Proximal::NONE, Proximal::l1(1e-3)][below(3)];
     let mut values = randomness(4000 + number).words(Purpose::Synthetic, 6, 0);
     let labels: Vec<f64> = (0..count).map(|_| values.next_below(classes as u64) as f64).collect();
-    let entry = |at: usize| labels[at / dim] * f64::from(u8::from(at % 3 == 0)) + 2.0 * values.next_unit() - 1.0;
+    let entry = |at: usize| labels[at / dim] * f64::from(u8::from(at.is_multiple_of(3))) + 2.0 * values.next_unit() - 1.0;
     let entries: Vec<f64> = (0..count * dim).map(entry).collect();
     let set = DataSet::new("classes", Matrix::dense(entries, dim), labels).unit_norm();
     let spec = ModelSpec { model: Model::Softmax, classes: classes + 1, alpha, proximal };
