@@ -60,8 +60,8 @@ fn try_out(session: &Session) -> Result<Done<Recorder>> {
     Ok(done.expect("machine 0 is in this process"))
 }
 
-/// Rounds after which a trial of core-newton is given up.
-const MOST_NEWTON: u64 = 60;
+/// Rounds after which a trial of core-newton is given up; softmax may take hundreds where L-BFGS does.
+const MOST_NEWTON: u64 = 400;
 
 /// Seconds that all trials may take together: of a sample, and of all rows, whose trials should not depend on what else the computer does.
 const SECONDS: [f64; 2] = [8.0, 120.0];
@@ -173,7 +173,7 @@ pub fn settle(mut session: Session) -> Result<Session> {
         return Ok(session);
     }
     let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
-    let mut name = default_method(&facts, session.job.problem.model);
+    let mut name = default_method(&facts, &session);
     if name == "core-newton" && !candidates(&session.job, &facts).contains(&name) {
         name = "core-agd";
     }

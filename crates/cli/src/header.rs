@@ -26,8 +26,9 @@ pub struct Header {
     convex: bool,
     trace_known: bool,
     /// Blocks of coordinates that meet the same columns: the classes of softmax.
-    #[serde(default = "one")]
-    blocks: usize,
+    /// Journals from before core-newton took softmax do not tell.
+    #[serde(default)]
+    blocks: Option<usize>,
     l1: f64,
     /// Bounds on every coordinate, where there are some.
     lower: Option<f64>,
@@ -63,7 +64,7 @@ impl Header {
             quadratic,
             convex,
             trace_known,
-            blocks,
+            blocks: Some(blocks),
             l1: proximal.l1,
             lower: Some(proximal.lower).filter(|bound| bound.is_finite()),
             upper: Some(proximal.upper).filter(|bound| bound.is_finite()),
@@ -88,7 +89,11 @@ impl Header {
                 "its `version` is {version}, and this is {VERSION}: take that version to resume, replay or verify it"
             );
         }
-        serde_json::from_str(text).context("the header is not understood")
+        let header: Self = serde_json::from_str(text).context("the header is not understood")?;
+        if header.blocks.is_some_and(|blocks| blocks == 0 || !header.dim.is_multiple_of(blocks)) {
+            bail!("the header is not understood: its `blocks` do not divide its {} coordinates", header.dim);
+        }
+        Ok(header)
     }
 
     /// What every file of the run says of it: which run it is, and by what another one differs. `text` is the whole header.
@@ -122,7 +127,7 @@ impl Header {
             quadratic: self.quadratic,
             convex: self.convex,
             trace_known: self.trace_known,
-            blocks: self.blocks,
+            blocks: self.blocks.unwrap_or(1),
             proximal: self.proximal(),
         }
     }
@@ -152,7 +157,8 @@ impl Header {
 
     /// Refuses other rows or other parameters than this run began with.
     pub fn check(&self, prepared: &Prepared) -> Result<()> {
-        if self.facts() != prepared.facts {
+        let blocks = self.blocks.unwrap_or(prepared.facts.blocks);
+        if (Facts { blocks, ..self.facts() }) != prepared.facts {
             let (dim, machines) = (self.dim, self.machines);
             bail!("the data is not that of this run: it had {dim} coordinates on {machines} machines");
         }
@@ -173,11 +179,6 @@ impl Header {
 
 /// The version that a journal's numbers are meant by.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Of what journals from before there were several do not tell.
-fn one() -> usize {
-    1
-}
 
 /// A digest of a point.
 pub fn digest_of(point: &[f64]) -> String {

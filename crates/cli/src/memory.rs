@@ -88,11 +88,13 @@ impl Size {
     /// Bytes that it needs at least.
     fn bytes(&self) -> f64 {
         let (n, d) = (self.machines as f64, self.coordinates as f64);
-        let factors = if self.hub { FACTORS } else { 0.0 };
-        let vectors = 8.0 * d * (n * (VECTORS + factors + self.memory as f64) + MORE_VECTORS);
+        let vectors = 8.0 * d * (n * (VECTORS + self.memory as f64) + MORE_VECTORS);
+        // Rows of curvature are as long as the columns, however many classes there are.
+        let columns = if self.columns > 0 { (self.columns + 1).min(self.coordinates) } else { self.coordinates };
+        let factors = if self.hub { 8.0 * FACTORS * n * columns as f64 } else { 0.0 };
         // Two scores per row and class, on the machines and pooled.
         let scores = 2.0 * 16.0 * self.rows as f64 * self.classes.max(1) as f64;
-        COPIES * self.stored_bytes as f64 + scores + vectors
+        COPIES * self.stored_bytes as f64 + scores + vectors + factors
     }
 }
 

@@ -32,7 +32,7 @@ use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Seed, Sketch
 use zeroize::Zeroizing;
 
 use crate::job::{
-    ClassWeights, Classes, DEFAULT_ROUNDS, DataSource, Engine, Gossip, GraphSpec, Job, ModelKind, ProblemSpec, TestRows,
+    ClassWeights, Classes, DEFAULT_ROUNDS, DataSource, Engine, Gossip, GraphSpec, Job, ProblemSpec, TestRows,
 };
 use crate::memory::{self, Size};
 use crate::progress::Phase;
@@ -1019,9 +1019,7 @@ impl<O: Observer> Duty<'_, O> {
         let info = match &session.job.method.name {
             Some(_) => session.info()?,
             // Nobody has all rows to try methods on, so the rule is the same everywhere.
-            None => {
-                catalogue::find(default_method(&facts, session.job.problem.model)).map_err(|error| anyhow!(error))?
-            }
+            None => catalogue::find(default_method(&facts, session)).map_err(|error| anyhow!(error))?,
         };
         if session.job.stop.gap.is_some() && !info.estimates_gap() {
             bail!("`stop.gap` needs a method that estimates the gap, and {} does not: take core-newton", info.id);
@@ -1219,10 +1217,13 @@ pub fn hub_bytes(facts: &Facts) -> f64 {
 }
 
 /// The method that auto stands for where no trial can be made.
-pub fn default_method(facts: &Facts, model: ModelKind) -> &'static str {
+pub fn default_method(facts: &Facts, session: &Session) -> &'static str {
+    let model = session.job.problem.model;
+    // Gossip has no hub.
+    let hub = model.is_curved() && !session.gossips();
     if model.is_network() {
         "core-sgd"
-    } else if model.is_curved() && facts.strong_convexity > 0.0 && hub_bytes(facts) <= MOST_HUB_BYTES {
+    } else if hub && facts.strong_convexity > 0.0 && hub_bytes(facts) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"

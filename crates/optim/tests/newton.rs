@@ -136,7 +136,8 @@ fn random_classes(number: u64) -> (Problem, String) {
     let proximal = [Proximal::NONE, Proximal::NONE, Proximal::l1(1e-3)][below(3)];
     let mut values = randomness(4000 + number).words(Purpose::Synthetic, 6, 0);
     let labels: Vec<f64> = (0..count).map(|_| values.next_below(classes as u64) as f64).collect();
-    let entry = |at: usize| labels[at / dim] * f64::from(u8::from(at.is_multiple_of(3))) + 2.0 * values.next_unit() - 1.0;
+    let entry =
+        |at: usize| labels[at / dim] * f64::from(u8::from(at.is_multiple_of(3))) + 2.0 * values.next_unit() - 1.0;
     let entries: Vec<f64> = (0..count * dim).map(entry).collect();
     let set = DataSet::new("classes", Matrix::dense(entries, dim), labels).unit_norm();
     let spec = ModelSpec { model: Model::Softmax, classes: classes + 1, alpha, proximal };
@@ -297,6 +298,22 @@ fn its_estimate_of_the_gap_tells_when_to_stop() {
             // 0 of 100 runs of the study stopped early at this factor.
             assert!(relative <= 1e-6, "{model:?} {split} {seed}: {relative}");
         }
+    }
+}
+
+/// Rare classes are where one curvature for all of them is most wrong: E alone would say a tenth of the gap, and less.
+#[test]
+fn its_estimate_of_the_gap_holds_with_rare_classes() {
+    let digits = corewire_data::digits();
+    let rare = |row: &usize| row.is_multiple_of(1 << digits.labels[*row].min(5.0) as usize);
+    let data = digits.select(&(0..digits.rows()).filter(rare).collect::<Vec<_>>()).unit_norm();
+    let problem = rows(data, Model::Softmax, 1e-4, 10, Split::Random);
+    let optimum = until(1e-6, 1, &problem).optimum;
+    for seed in 0..5 {
+        let rules = Rules { rounds: 300, gap: Some(Gap::Relative(4e-7)), optimum, ..Rules::default() };
+        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, seed, true));
+        assert_eq!(finish.ended, Ended::Gap, "{seed}");
+        assert!(finish.last.relative.unwrap() <= 1e-6, "{seed}: {:?}", finish.last);
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) const CORE: &[MethodInfo] = &[
     MethodInfo {
         id: "core-newton",
         title: "CORE-Newton",
-        line: "curvature once, then quantised gradients and quasi-Newton steps; the fewest exchanges",
+        line: "curvature once, then quantised gradients and quasi-Newton steps; few exchanges",
         reference: "docs/core-newton.md",
         family: "core",
         exact: true,

@@ -63,6 +63,8 @@ pub(super) struct Hub {
     base: Option<Base>,
     last_energy: f64,
     rho: f64,
+    /// By which energies have fallen of late, per exchange; 0 before the second.
+    pace: f64,
     refreshes: f64,
     /// The exchange in which factors came last.
     factors_at: u64,
@@ -106,6 +108,7 @@ impl Hub {
             base: None,
             last_energy: f64::NAN,
             rho: 0.15,
+            pace: 0.0,
             refreshes: 0.0,
             factors_at: 0,
             has_factors: false,
@@ -189,6 +192,12 @@ impl Hub {
         if !ratio.is_nan() {
             self.rho = (0.5 * self.rho + 0.5 * ratio).clamp(0.03, 0.6);
         }
+        // Energies by another P do not compare.
+        if !ratio.is_nan() && !here.asked && self.added <= alpha {
+            // One exchange that goes well is not to be trusted.
+            let weight = if ratio > self.pace { 0.3 } else { 0.1 };
+            self.pace = (self.pace + weight * (ratio - self.pace)).min(0.99);
+        }
         let again = if verdict == Verdict::Remeasure { 1.0 / 16.0 } else { 1.0 };
         let next = again * self.rho * energy.min(self.energy(&base.x, &base.gradient, base.noise));
         self.last_energy = energy;
@@ -199,7 +208,7 @@ impl Hub {
             gap: if self.added > alpha {
                 f64::INFINITY
             } else {
-                round_short(0.5 * energy * (1.0 + self.added / alpha))
+                round_short(0.5 * energy * (1.0 + self.added / alpha) * self.underrated())
             },
             ask: self.asks(here.round, ratio, unlike),
         };
@@ -262,6 +271,12 @@ impl Hub {
             add_scaled(-self.rules.alpha, &block_mean(x, self.columns), &mut off);
             gradient.chunks_exact_mut(self.columns.max(1)).for_each(|block| add_scaled(-1.0, &off, block));
         }
+    }
+
+    /// By how much E may be too small where P only stands for the Hessian, as in several blocks. Where P overrates the curvature of a
+    /// direction c times, E says a c-th of the gap there, and falls by (1 - 1/c)^2 per exchange: so the pace tells c.
+    fn underrated(&self) -> f64 {
+        if self.rules.blocks > 1 { 1.0 / (1.0 - self.pace.sqrt()) } else { 1.0 }
     }
 
     /// P = (1/n) sum F'F + alpha.
@@ -411,12 +426,13 @@ impl Hub {
 
     pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
         let mut numbers = [self.added, self.last_energy, self.rho, self.refreshes, self.rejections].to_vec();
-        numbers.extend([f64::from(u8::from(self.has_factors)), self.factors_at as f64, self.trace]);
+        numbers.extend([f64::from(u8::from(self.has_factors)), self.factors_at as f64, self.trace, self.pace]);
         visitor.vector(Scope::Local, "hub_numbers", &mut numbers);
-        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at, trace] = numbers[..] {
+        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at, trace, pace] = numbers[..] {
             (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
             (self.refreshes, self.rejections) = (refreshes, rejections);
-            (self.has_factors, self.factors_at, self.trace) = (has_factors > 0.0, factors_at as u64, trace);
+            (self.has_factors, self.factors_at) = (has_factors > 0.0, factors_at as u64);
+            (self.trace, self.pace) = (trace, pace);
         }
         visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
         visitor.vector(Scope::Local, "hub_curved_at", &mut self.curved_at);

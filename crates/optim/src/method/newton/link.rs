@@ -59,7 +59,7 @@ impl Link {
         !self.rows.is_empty() && self.rows.len() < self.columns()
     }
 
-    /// Appends the head of a message with factors, and returns their decoded rows once the stream has them.
+    /// Appends the head of a message with factors, and returns the bytes of their spreads.
     pub(super) fn push_factors_head(factors: &Factors, message: &mut Vec<u8>) -> Vec<u8> {
         let dim = factors.vectors.first().map_or(1, Vec::len) as f64;
         message.extend_from_slice(&(factors.values.len() as u16).to_le_bytes());
