@@ -31,21 +31,21 @@ ALIKE = "core-gd,cgd:scale=1"
 # What tuning chose.
 FIGURES = {
     "mnist-ridge": ("figure-1-mnist-ridge.toml", "train-images-idx3-ubyte.gz", {
-        "random": f"{SHORT},lbfgs:scale=1,disco:scale=1,dane:scale=128,acgd:scale=1,{ALIKE},"
+        "random": f"{SHORT},lbfgs:scale=1,disco:scale=1,dane:scale=1024,acgd:scale=1,{ALIKE},"
                   "ef21:scale=1024,diana:codec=eden;scale=2,qsgd:scale=2",
-        "label": f"{SHORT},lbfgs:scale=1,disco:scale=0.5,dane:scale=8,acgd:scale=1,"
+        "label": f"{SHORT},lbfgs:scale=1,disco:scale=0.5,dane:scale=16,acgd:scale=1,"
                  "ef21:scale=1024,diana:codec=eden;scale=2,qsgd:scale=1",
     }),
     "mnist-logistic": ("figure-1-mnist-logistic.toml", "train-images-idx3-ubyte.gz", {
-        "random": f"{SHORT},lbfgs:scale=2,disco:scale=1,dane:scale=128,acgd:scale=2,{ALIKE},"
+        "random": f"{SHORT},lbfgs:scale=2,disco:scale=1,dane:scale=512,acgd:scale=2,{ALIKE},"
                   "ef21:k=32;scale=512,diana:codec=eden;scale=2,qsgd:scale=0.5",
-        "label": f"{SHORT},lbfgs:scale=2,disco:scale=0.25,dane:scale=16,acgd:scale=2,"
+        "label": f"{SHORT},lbfgs:scale=2,disco:scale=0.25,dane:scale=64,acgd:scale=2,"
                  "ef21:k=32;scale=512,diana:codec=eden;scale=2,qsgd:scale=0.5",
     }),
     "covtype-logistic": ("figure-2-covtype-logistic.toml", "covtype.csv.xz", {
-        "random": f"{SHORT},lbfgs:scale=8,disco:scale=1,dane:scale=128,acgd:scale=1,{ALIKE},"
+        "random": f"{SHORT},lbfgs:scale=8,disco:scale=1,dane:scale=2048,acgd:scale=1,{ALIKE},"
                   "ef21:scale=128,diana:codec=qsgd;scale=2,qsgd:scale=2",
-        "label": f"{SHORT},lbfgs:scale=8,disco:scale=1,dane:scale=16,acgd:scale=1,"
+        "label": f"{SHORT},lbfgs:scale=8,disco:scale=1,dane:scale=32,acgd:scale=1,"
                  "ef21:scale=128,diana:codec=qsgd;scale=2,qsgd:scale=1",
     }),
 }

@@ -184,3 +184,26 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn digest_of(point: &[f64]) -> String {
     blake3::hash(&corewire_comm::numbers::to_bytes(point)).to_hex()[..32].to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_divide_the_coordinates_or_are_not_told() {
+        let text = |blocks: &str| {
+            format!(
+                r#"{{"version":"{VERSION}","commitment":"","dim":12,"machines":1,"strong_convexity":0.1,"quadratic":false,
+                "convex":true,"trace_known":true,{blocks}"l1":0.0,"lower":null,"upper":null,"method":"cgd","job":"",
+                "start":"","shares":[],"constants":null,"layout":[]}}"#
+            )
+        };
+        for blocks in ["", r#""blocks":1,"#, r#""blocks":3,"#] {
+            assert!(Header::parse(&text(blocks)).is_ok(), "{blocks}");
+        }
+        for blocks in [r#""blocks":0,"#, r#""blocks":5,"#] {
+            let found = Header::parse(&text(blocks)).err().unwrap().to_string();
+            assert!(found.contains("do not divide its 12 coordinates"), "{found}");
+        }
+    }
+}

@@ -79,6 +79,15 @@ fn machines_gossip_to_the_target_and_cannot_be_replayed() {
 }
 
 #[test]
+fn what_has_no_hub_gossips_by_a_method_that_needs_none() {
+    for model in ["logistic", "softmax"] {
+        let keys = [format!("problem.model={model}"), "graph.shape=ring".to_owned(), "graph.gossip=plain".to_owned()];
+        let keys: Vec<&str> = keys.iter().map(|key| &key[..]).chain(["stop.rounds=3", "stop.target=0"]).collect();
+        assert_eq!(run(&keys)["method"], "core-agd", "{model}");
+    }
+}
+
+#[test]
 fn a_graph_from_a_file_joins_as_many_machines_as_there_are() {
     let folder = tempfile::tempdir().unwrap();
     let edges = folder.path().join("edges.txt");
