@@ -99,13 +99,14 @@ pub fn told(sample: Option<&Session>, rows: usize) -> String {
 
 /// Tries a method for at most so many seconds. Nothing of it is billed to a run.
 fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
-    let mut trial = session.with_method(name, Default::default());
+    let mut trial = session.clone();
+    trial.job.choose_method(name);
     // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
     trial.job.graph = None;
     trial.job.problem.test = None;
     trial.job.stop.seconds = Some(seconds);
     // How core-newton fares depends on the machines' own curvature; it takes few rounds, and is tried whole.
-    if name == "core-newton" {
+    if name.starts_with("core-newton") {
         trial.job.stop.rounds = Some(MOST_NEWTON);
         let finish = try_out(&trial)?.finish;
         let passed = finish.last.traffic;
@@ -154,16 +155,28 @@ fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
 }
 
 /// The exact methods that auto tries.
-const CANDIDATES: [&str; 5] = ["core-newton", "core-agd", "core-cg", "cg", "lbfgs"];
+const CANDIDATES: [&str; 6] = ["core-newton", DETAILED, "core-agd", "core-cg", "cg", "lbfgs"];
 
 /// Those that have a proximal step.
-const PROXIMAL: [&str; 4] = ["core-newton", "core-agd", "acgd", "cgd"];
+const PROXIMAL: [&str; 5] = ["core-newton", DETAILED, "core-agd", "acgd", "cgd"];
+
+/// core-newton with more bytes and fewer exchanges; tried where the link is known.
+const DETAILED: &str = "core-newton:detail=10";
+/// Its rows of curvature are so many times as many.
+const DETAILED_ROWS: f64 = 8.0;
 
 /// Those of them that this problem has, and that there is memory for.
 pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
     let all: &[&str] = if job.problem.proximal.is_none() { &CANDIDATES } else { &PROXIMAL };
-    let newton = job.problem.model.is_curved() && hub_bytes(facts) <= memory::allowed(&job.limits) as f64;
-    all.iter().copied().filter(|name| newton || *name != "core-newton").collect()
+    let fits = |times: f64| times * hub_bytes(facts) <= memory::allowed(&job.limits) as f64;
+    let newton = job.problem.model.is_curved() && fits(1.0);
+    let detailed = newton && fits(DETAILED_ROWS) && job.method.settings.goal.link.is_some();
+    let suits = |name: &&str| match *name {
+        "core-newton" => newton,
+        DETAILED => detailed,
+        _ => true,
+    };
+    all.iter().copied().filter(suits).collect()
 }
 
 /// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without

@@ -398,9 +398,10 @@ impl GraphSpec {
 }
 
 impl Job {
-    /// Settles the method, also in the copy that a run keeps.
+    /// Settles the method and its parameters, written as in [`parse_method`], also in the copy that a run keeps.
     pub fn choose_method(&mut self, name: &str) {
-        self.method.name = Some(name.to_owned());
+        let (own, parameters) = parse_method(name).expect("a method that is chosen is well-formed");
+        (self.method.name, self.method.parameters) = (Some(own), parameters);
         let section = self.table.entry("method").or_insert_with(|| Value::Table(Table::new()));
         if let Some(section) = section.as_table_mut() {
             section.insert("name".to_owned(), Value::String(name.to_owned()));
@@ -1074,6 +1075,12 @@ pub fn parse_method(text: &str) -> Result<(String, BTreeMap<String, String>)> {
         parameters.insert(key.trim().to_owned(), value.trim().to_owned());
     }
     Ok((name.to_owned(), parameters))
+}
+
+/// The inverse of [`parse_method`].
+pub fn written_method(name: &str, parameters: &BTreeMap<String, String>) -> String {
+    let parameters: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if parameters.is_empty() { name.to_owned() } else { format!("{name}:{}", parameters.join(",")) }
 }
 
 fn read_classes(value: &Value) -> Result<[Vec<String>; 2]> {

@@ -8,7 +8,7 @@ use corewire_optim::optimum;
 use corewire_optim::run::{Ended, Finish};
 use serde::Serialize;
 
-use crate::job::DataSource;
+use crate::job::{self, DataSource};
 use crate::out;
 use crate::session::{Pooled, Prepared, Session};
 use crate::units;
@@ -17,7 +17,7 @@ use crate::worth::{self, Worth};
 /// The JSON object of a run. Names are stable.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The method's id.
+    /// The method's id, with its parameters where it was given any.
     pub method: String,
     /// The model.
     pub model: String,
@@ -112,7 +112,7 @@ impl Report {
         let worth = Worth::held_out(session, prepared, finish);
         let exact_trace = || session.pooled.as_ref()?.problem.pooled()?.bound_trace();
         Self {
-            method: prepared.info.id.to_owned(),
+            method: job::written_method(prepared.info.id, &job.method.parameters),
             model: job.problem.model.name().to_owned(),
             data: job.problem.data.name(),
             machines: job.machines,
@@ -231,7 +231,7 @@ pub fn print(
     if !phases.is_empty() && report.total_seconds > 2.0 * last.seconds.max(0.5) {
         out::line(&format!("{} in all: {}", units::seconds(report.total_seconds), phases.join(", ")))?;
     }
-    if finish.ended == Ended::Target && report.method != "cgd" {
+    if finish.ended == Ended::Target && !report.method.starts_with("cgd") {
         let target = job.stop.target().unwrap_or(0.0);
         if let Some(rounds) = descent_rounds(session, target) {
             let dense = 8.0 * report.dim as f64 * rounds as f64;

@@ -226,7 +226,10 @@ fn inspect_measures_and_advises() {
         has_fields(method, &["method", "reached", "rounds", "exchanges", "up_bytes", "down_bytes", "link_seconds"])
     });
     let names: Vec<&str> = methods.iter().map(|method| method["method"].as_str().unwrap()).collect();
-    assert_eq!(names, ["cgd", "acgd", "core-newton", "core-agd", "core-cg", "cg", "lbfgs", "core-gd"]);
+    assert_eq!(
+        names,
+        ["cgd", "acgd", "core-newton", "core-newton:detail=10", "core-agd", "core-cg", "cg", "lbfgs", "core-gd"]
+    );
     // Logistic with unit rows: trace = 1/4 + d alpha.
     assert!((report["trace"].as_f64().unwrap() - 0.314).abs() < 1e-6);
     assert!(std::fs::read_to_string(&plot).unwrap().contains("<svg"));

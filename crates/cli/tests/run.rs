@@ -407,6 +407,7 @@ fn every_method_and_wire_resumes_to_the_same_bits() {
         ("core-sgd", "q", "logistic"),
         ("core-newton", "q", "logistic"),
         ("core-newton", "q", "ridge"),
+        ("core-newton:detail=10", "q", "logistic"),
         ("lbfgs", "f32", "logistic"),
         ("cg", "f64", "logistic"),
     ] {
@@ -423,6 +424,27 @@ fn every_method_and_wire_resumes_to_the_same_bits() {
         assert_eq!(resumed["digest"], whole["digest"], "{method} {wire} {model}");
         assert_eq!(object(&["journal", "verify", text(&run)])["digest"], whole["digest"], "{method} {wire} {model}");
     }
+}
+
+#[test]
+fn where_round_trips_are_long_auto_sends_more_in_fewer_exchanges() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = |mbit_s: &str, rtt_ms: &str| {
+        let keys = [format!("link.mbit_s={mbit_s}"), format!("link.rtt_ms={rtt_ms}")];
+        let keys = settings(&keys.each_ref().map(String::as_str));
+        let run = folder.path().join(mbit_s);
+        let report = object(&[&["run", "--out", text(&run)], &keys[..]].concat());
+        assert_eq!(object(&[&["inspect"], &keys[..]].concat())["recommendation"], report["method"]);
+        // What was chosen is kept with its parameters.
+        assert_eq!(object(&["journal", "verify", text(&run)])["digest"], report["digest"]);
+        report
+    };
+    let (slow, far) = (on("0.1", "0"), on("10", "100"));
+    assert_eq!((slow["method"].as_str(), far["method"].as_str()), (Some("core-newton"), Some("core-newton:detail=10")));
+    assert!(far["exchanges"].as_u64() < slow["exchanges"].as_u64(), "{far} {slow}");
+    assert!(far["wire_bytes"].as_f64() > slow["wire_bytes"].as_f64(), "{far} {slow}");
+    let refused = complaint(&["run", "--set", "method.name=core-newton:detail=0.5"]);
+    assert!(refused.contains("must be a number between 1 and 100"), "{refused}");
 }
 
 #[test]

@@ -16,14 +16,19 @@ use corewire_optim::{RunError, state};
 use corewire_sketch::Purpose;
 use group::*;
 
+/// core-newton with more bytes for fewer exchanges.
+const DETAILED: &str = "core-newton:detail=10";
+
 fn method(id: &str, problem: &Problem, seed: u64, curvature: bool) -> Box<dyn Method> {
+    let (id, detail) = id.split_once(":detail=").map_or((id, None), |(id, detail)| (id, Some(detail.to_owned())));
+    let parameters = detail.map(|detail| ("detail".to_owned(), detail)).into_iter().collect();
     let constants = match id {
         "core-newton" => Constants::none(problem.dim(), problem.machines(), problem.spec().proximal),
         _ => Constants::measure(problem),
     };
     let request = Request {
         info: catalogue::find(id).unwrap(),
-        parameters: &Default::default(),
+        parameters: &parameters,
         settings: &MethodSettings { curvature, ..MethodSettings::default() },
         start: problem.start(),
         constants: &constants,
@@ -89,6 +94,22 @@ fn mnist_takes_five_or_six_exchanges_and_a_few_kilobytes() {
     }
 }
 
+#[test]
+fn more_detail_takes_fewer_exchanges() {
+    // At most so many exchanges, set-up left out, with ridge and logistic.
+    let mut cases = vec![("digits", digits(), [3.0, 6.5])];
+    cases.extend(real("a9a.gz", 8000).map(|data| ("a9a", data, [4.0, 8.5])));
+    cases.extend(mnist().map(|data| ("MNIST", data, [3.0, 6.5])));
+    for (name, data, most) in cases {
+        for (model, most) in [Model::Ridge, Model::Logistic].into_iter().zip(most) {
+            let problem = rows(data.clone(), model, 1e-3, 50, Split::Random);
+            let [plain, detailed] = ["core-newton", DETAILED].map(|id| cost(id, &problem, 5));
+            println!("{name} {model:?}: {plain:?}, with more detail {detailed:?}");
+            assert!(detailed.0 < plain.0 && detailed.0 <= most, "{name} {model:?}: {detailed:?} against {plain:?}");
+        }
+    }
+}
+
 /// A small problem of any shape: few or many rows, machines and columns, sorted or not, some machines empty.
 fn random_problem(number: u64) -> (Problem, String) {
     random_problem_with(number, Proximal::NONE)
@@ -120,8 +141,10 @@ fn nothing_diverges_on_random_small_problems() {
     for number in 0..if soak() { 1000 } else { 100 } {
         let (problem, about) = random_problem(number);
         let rules = Rules { digest_every: 1, ..until(1e-6, 100, &problem) };
-        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, number, true));
-        assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
+        for id in ["core-newton", DETAILED] {
+            let finish = solve(&problem, &rules, &|| method(id, &problem, number, true));
+            assert_eq!(finish.ended, Ended::Target, "{id}, {about}: {:?}", finish.last);
+        }
     }
 }
 
@@ -157,8 +180,10 @@ fn nothing_diverges_on_random_small_problems_with_classes() {
         if initial - rules.optimum.unwrap() < 1e-12 {
             continue;
         }
-        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, number, true));
-        assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
+        for id in ["core-newton", DETAILED] {
+            let finish = solve(&problem, &rules, &|| method(id, &problem, number, true));
+            assert_eq!(finish.ended, Ended::Target, "{id}, {about}: {:?}", finish.last);
+        }
         if problem.spec().proximal.is_none() {
             ends_by_its_gap(&problem, number, &about);
         }
@@ -230,8 +255,10 @@ fn nothing_diverges_on_random_small_problems_with_an_l1_term_or_bounds() {
         if initial - rules.optimum.unwrap() < 1e-12 {
             continue;
         }
-        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, number, true));
-        assert_eq!(finish.ended, Ended::Target, "{about}: {:?}", finish.last);
+        for id in ["core-newton", DETAILED] {
+            let finish = solve(&problem, &rules, &|| method(id, &problem, number, true));
+            assert_eq!(finish.ended, Ended::Target, "{id}, {about}: {:?}", finish.last);
+        }
     }
 }
 
@@ -394,7 +421,8 @@ fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
         let spec = ModelSpec { model, classes: classes(&data, model), alpha: 1e-4, proximal };
         let problem = Problem::rows(data, spec, 12, split, &randomness(0));
         let rules = Rules { snapshots: true, ..rounds(9) };
-        let make = || method("core-newton", &problem, 2, true);
+        // Every other one with more detail.
+        let make = || method(if at % 2 == 0 { DETAILED } else { "core-newton" }, &problem, 2, true);
         let (results, Kept(replies, snapshot, _)) = run_all(&problem, &rules, &make, Kept(Vec::new(), None, at));
         let whole: Finish = results.into_iter().next().unwrap().unwrap();
         let entry = |round: u64, replies: &[std::sync::Arc<[u8]>]| corewire_journal::RoundReplies {

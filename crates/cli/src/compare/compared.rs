@@ -8,6 +8,7 @@ use anyhow::Result;
 use corewire_comm::Solo;
 use corewire_optim::run::{Ended, Passed, Record};
 
+use crate::job;
 use crate::recorder::Recorder;
 use crate::session::{self, Session, execute};
 use crate::units;
@@ -33,8 +34,7 @@ pub struct Compared {
 impl Compared {
     /// Its name with its parameters.
     pub fn id(&self) -> String {
-        let parameters: Vec<String> = self.parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        if parameters.is_empty() { self.name.clone() } else { format!("{}:{}", self.name, parameters.join(",")) }
+        job::written_method(&self.name, &self.parameters)
     }
 
     /// Whether it is cheaper, or nearer where neither arrived.

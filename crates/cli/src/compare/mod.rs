@@ -350,10 +350,10 @@ pub fn list(json: bool) -> Result<()> {
     table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
     table.set_header(["method", "what it does", "parameters"]);
     for info in catalogue::methods() {
-        let parameters: Vec<String> = info.parameters.iter().map(|p| format!("{}={}", p.name, p.default)).collect();
-        let parameters =
-            if info.is_core() && parameters.is_empty() { "keys of [method]".to_owned() } else { parameters.join(" ") };
-        table.add_row([info.id.to_owned(), info.line.to_owned(), parameters]);
+        let parameters = info.parameters.iter().map(|p| format!("{}={}", p.name, p.default));
+        let keys = info.is_core().then(|| "keys of [method]".to_owned());
+        let parameters: Vec<String> = parameters.chain(keys).collect();
+        table.add_row([info.id.to_owned(), info.line.to_owned(), parameters.join(" ")]);
     }
     println!("{table}");
     println!("parameters follow a colon, as in ef21:k=15; each method has a page in docs/methods.md");

@@ -37,12 +37,14 @@ pub(super) const CORE: &[MethodInfo] = &[
         exact: true,
         convex_only: true,
         proximal: true,
+        parameters: &[parameter("detail", "1", "how much more is told than is worth its bytes, to save exchanges")],
         build: |b| {
             let (s, defaults) = (b.settings, newton::Rules::default());
             if !matches!(s.wire, WireKind::Q) {
                 return Err("core-newton has one wire, q: its hub keeps state".to_owned());
             }
-            let mut rules = defaults;
+            let mut rules = defaults.with_detail(b.values.number("detail", 1.0, 1.0, 100.0)?);
+            let defaults = rules;
             rules.curvature = s.curvature;
             rules.eta_up = s.eta_up.unwrap_or(defaults.eta_up);
             rules.eta_down = s.eta_down.unwrap_or(defaults.eta_down);

@@ -210,7 +210,7 @@ impl Hub {
             } else {
                 round_short(0.5 * energy * (1.0 + self.added / alpha) * self.underrated())
             },
-            ask: self.asks(here.round, ratio, unlike),
+            ask: self.asks(here.round, ratio, unlike || first && self.rules.is_eager()),
         };
         Ok(reply.encode(here, &delta))
     }
@@ -407,13 +407,13 @@ impl Hub {
         step
     }
 
-    /// Whether factors are asked for with the next gradient.
-    fn asks(&mut self, round: u64, ratio: f64, unlike: bool) -> bool {
+    /// Whether factors are asked for with the next gradient. `at_first` is whether the first gradients say so.
+    fn asks(&mut self, round: u64, ratio: f64, at_first: bool) -> bool {
         if !self.rules.curvature {
             return false;
         }
         if !self.has_factors {
-            return unlike || ratio > 0.5;
+            return at_first || ratio > 0.5;
         }
         // Rows that change with x are worth telling anew sooner; those of several blocks are told so roughly that they gain less by it.
         let slow = ratio > if self.rules.quadratic || self.rules.blocks > 1 { 0.5 } else { 0.3 };

@@ -35,8 +35,9 @@ use crate::objective::Curved;
 use crate::proximal::Proximal;
 use crate::state::{Scope, Stateful, Visitor};
 
-/// Rows of curvature that a machine sends at most.
+/// Rows of curvature that a machine sends at most, and how many times as many with more detail.
 const MOST_ROWS: usize = 64;
+const MOST_DETAIL: f64 = 8.0;
 /// So many rows are sent also where they are below tau, but not below this share of it.
 const FAINT_ROWS: usize = 8;
 const FAINT: f64 = 0.1;
@@ -57,6 +58,9 @@ pub struct Rules {
     proximal: Proximal,
     /// Whether machines may send rows of their curvature.
     pub curvature: bool,
+    /// How much more is told than is worth its bytes, to save exchanges: curvature down to a so much smaller eigenvalue, and asked for
+    /// before it is found to lack; 1 tells what is worth it.
+    pub detail: f64,
     /// Noise of the mean gradient, as a share of what the next exchange is expected to leave.
     pub eta_up: f64,
     /// Noise of the step, likewise.
@@ -66,11 +70,28 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         let proximal = Proximal::NONE;
-        Self { alpha: 0.0, quadratic: false, blocks: 1, proximal, curvature: true, eta_up: 0.007, eta_down: 0.1 }
+        let (alpha, quadratic, blocks, detail) = (0.0, false, 1, 1.0);
+        Self { alpha, quadratic, blocks, proximal, curvature: true, detail, eta_up: 0.007, eta_down: 0.1 }
     }
 }
 
 impl Rules {
+    /// With so much detail: noise falls by its square, as the gap does that an exchange is to leave.
+    pub fn with_detail(self, detail: f64) -> Self {
+        let less = 1.0 / (detail * detail);
+        Self { detail, eta_up: less * self.eta_up, eta_down: less * self.eta_down, ..self }
+    }
+
+    /// Whether curvature is asked for before it is found to lack.
+    fn is_eager(&self) -> bool {
+        self.curvature && self.detail > 1.0
+    }
+
+    /// Rows of curvature that a machine sends at most at a time.
+    fn most_rows(&self) -> usize {
+        (MOST_ROWS as f64 * self.detail.min(MOST_DETAIL)) as usize
+    }
+
     /// Where a coordinate ends that a step quantised at `step` has brought to x: on zero where there is an l1 term, or on a bound, if the
     /// dither may have kept it from there.
     fn settled(&self, x: f64, step: f64) -> f64 {
@@ -159,8 +180,8 @@ impl Newton {
         let further = self.rules.quadratic && self.turns > 0.0;
         let from = if further { self.sent as usize } else { 0 };
         let (always, most) = match further {
-            true => (0, MOST_ROWS * (1 + self.turns as usize)),
-            false => (FAINT_ROWS, MOST_ROWS),
+            true => (0, self.rules.most_rows() * (1 + self.turns as usize)),
+            false => (FAINT_ROWS, self.rules.most_rows()),
         };
         if further {
             self.tau *= 0.5;
@@ -341,7 +362,9 @@ impl Method for Newton {
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
             let mut own = Own { objective: &mut *objective, x, active: &active, rules };
             let found = own.eigenpairs(x);
-            let ask = rules.curvature && hub::too_few(counts[0], &found, rules.alpha);
+            // A Hessian that does not depend on x may as well be told at once.
+            let at_once = rules.quadratic && rules.is_eager();
+            let ask = at_once || rules.curvature && hub::too_few(counts[0], &found, rules.alpha);
             pairs = Some(found);
             let whole = (0..dim).all(|j| union[j / 8] >> (j % 8) & 1 == 1);
             let mut reply = vec![u8::from(ask)];
@@ -364,7 +387,7 @@ impl Method for Newton {
         self.asked = ask != 0;
         (self.delta, self.shift, self.energies) = (vec![0.0; count], vec![0.0; count], Energies::flat(count));
         self.link = Link::new(rank, columns, blocks);
-        self.tau = TAU * self.rules.alpha * (context.comm.size() as f64 / blocks as f64).sqrt();
+        self.tau = TAU / self.rules.detail * self.rules.alpha * (context.comm.size() as f64 / blocks as f64).sqrt();
         if rank == 0 {
             let pairs = pairs.map(|pairs| restricted(pairs, &self.active));
             self.hub = Some(Hub::new(self.rules, columns, counts, trace, pairs));
