@@ -25,7 +25,7 @@ OUT = pathlib.Path(os.environ.get("OUT", HERE / "results"))
 LINKS = [(1, 5), (10, 40), (10, 100), (100, 20), (0.1, 0)]
 # Hundreds of rounds: one seed.
 LONG = {"core-gd", "cgd", "acgd", "diana", "ef21", "qsgd", "dane"}
-SHORT = "core-newton,core-agd,core-cg,cg,cg:codec=int8,giant,one-shot"
+SHORT = "core-newton,core-newton:detail=10,core-agd,core-cg,cg,cg:codec=int8,giant,one-shot"
 # The split changes nothing for these but the last digits.
 ALIKE = "core-gd,cgd:scale=1"
 # What tuning chose.
@@ -102,7 +102,7 @@ def row(name, runs):
 def plot(curves, path, title):
     """Relative suboptimality against bytes on the wire and against exchanges, both logarithmic."""
     colours = ["#c1272d", "#e07b39", "#e8b23a", "#8a5a44", "#1f4e79", "#2e86ab", "#6c757d", "#3a7d44", "#7fb069", "#7b2d8b", "#b565a7",
-               "#111111", "#5c8001", "#457b9d", "#9a8c98", "#bc6c25"]
+               "#111111", "#5c8001", "#457b9d", "#9a8c98", "#bc6c25", "#00a6a6", "#d4a5a5"]
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1010 400" font-family="sans-serif" font-size="11">',
              '<rect width="1010" height="400" fill="white"/>', f'<text x="40" y="18" font-size="13">{title}</text>']
     for left, column, label in [(50, "wire_bytes", "bytes on the wire per machine"), (430, "exchanges", "exchanges")]:
@@ -149,7 +149,7 @@ def main():
                         found[run["method"]].append(run)
             best = {}
             for method, runs in found.items():
-                family = method if method.startswith("cg:") else method.split(":")[0]
+                family = method if method.startswith(("cg:", "core-newton:")) else method.split(":")[0]
                 best[family] = min(best.get(family, (math.inf, "", "")), (*row(method, runs), method))
             kept_methods = {method for _, _, method in best.values()}
             points = [point for point in points if point["method"] in kept_methods]

@@ -154,29 +154,38 @@ fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
     })
 }
 
-/// The exact methods that auto tries.
-const CANDIDATES: [&str; 6] = ["core-newton", DETAILED, "core-agd", "core-cg", "cg", "lbfgs"];
+/// core-newton with more and more detail. Where bytes are all that counts the first is best; on a link more bytes may save seconds, and most
+/// on a quadratic, which enough detail leaves one exchange after set-up.
+const NEWTON: [(&str, f64); 4] = [
+    ("core-newton", 1.0),
+    ("core-newton:detail=10", 10.0),
+    ("core-newton:detail=100", 100.0),
+    ("core-newton:detail=1e5", 1e5),
+];
+
+/// The other exact methods that auto tries.
+const SMOOTH: [&str; 4] = ["core-agd", "core-cg", "cg", "lbfgs"];
 
 /// Those that have a proximal step.
-const PROXIMAL: [&str; 5] = ["core-newton", DETAILED, "core-agd", "acgd", "cgd"];
+const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
 
-/// core-newton with more bytes and fewer exchanges; tried where the link is known.
-const DETAILED: &str = "core-newton:detail=10";
-/// Its rows of curvature are so many times as many.
-const DETAILED_ROWS: f64 = 8.0;
-
-/// Those of them that this problem has, and that there is memory for.
+/// The methods that auto tries on this problem: those that it has, and that there is memory for.
 pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
-    let all: &[&str] = if job.problem.proximal.is_none() { &CANDIDATES } else { &PROXIMAL };
-    let fits = |times: f64| times * hub_bytes(facts) <= memory::allowed(&job.limits) as f64;
-    let newton = job.problem.model.is_curved() && fits(1.0);
-    let detailed = newton && fits(DETAILED_ROWS) && job.method.settings.goal.link.is_some();
-    let suits = |name: &&str| match *name {
-        "core-newton" => newton,
-        DETAILED => detailed,
-        _ => true,
+    let count = match (job.problem.model.is_curved(), job.method.settings.goal.link) {
+        (false, _) => 0,
+        (true, None) => 1,
+        (true, Some(_)) => {
+            if facts.quadratic {
+                NEWTON.len()
+            } else {
+                2
+            }
+        }
     };
-    all.iter().copied().filter(suits).collect()
+    let others: &[&str] = if job.problem.proximal.is_none() { &SMOOTH } else { &PROXIMAL };
+    let fits = |detail: f64| hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64;
+    let newton = NEWTON[..count].iter().filter(|(_, detail)| fits(*detail)).map(|(name, _)| *name);
+    newton.chain(others.iter().copied()).collect()
 }
 
 /// Settles `method.name = "auto"` where one process has all rows: whichever candidate costs least on the job's link, or in bytes without

@@ -19,6 +19,7 @@ use corewire_optim::catalogue::{self, Constants, MethodInfo, Request, WireKind};
 use corewire_optim::decentral::{Averaging, GossipWire};
 use corewire_optim::layout::Layout;
 use corewire_optim::method::Method;
+use corewire_optim::method::newton::most_rows;
 use corewire_optim::optimum;
 use corewire_optim::predict::{self, HeldOutRows, Known, STATISTICS_ROWS};
 use corewire_optim::probe::Probe;
@@ -1211,9 +1212,10 @@ impl<O: Observer> Duty<'_, O> {
 /// More than this is not asked of machine 0 without a word.
 const MOST_HUB_BYTES: f64 = 2e9;
 
-/// What the hub of core-newton keeps at most: 64 rows of curvature of every machine.
-pub fn hub_bytes(facts: &Facts) -> f64 {
-    8.0 * 64.0 * facts.machines as f64 * (facts.dim / facts.blocks) as f64
+/// What the hub of core-newton keeps at most: rows of curvature of every machine.
+pub fn hub_bytes(facts: &Facts, detail: f64) -> f64 {
+    let columns = facts.dim / facts.blocks;
+    8.0 * most_rows(detail).min(columns) as f64 * facts.machines as f64 * columns as f64
 }
 
 /// The method that auto stands for where no trial can be made.
@@ -1223,7 +1225,7 @@ pub fn default_method(facts: &Facts, session: &Session) -> &'static str {
     let hub = model.is_curved() && !session.gossips();
     if model.is_network() {
         "core-sgd"
-    } else if hub && facts.strong_convexity > 0.0 && hub_bytes(facts) <= MOST_HUB_BYTES {
+    } else if hub && facts.strong_convexity > 0.0 && hub_bytes(facts, 1.0) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"

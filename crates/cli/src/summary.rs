@@ -197,11 +197,12 @@ pub fn print(
         ))?;
     }
     let (rounds, exchanges) = (last.round, passed.exchanges);
-    let after = format!("after {rounds} rounds ({exchanges} exchanges)");
+    let passed_by = format!("{rounds} round{} ({exchanges} exchanges)", if rounds == 1 { "" } else { "s" });
+    let after = format!("after {passed_by}");
     let state = match (last.relative, finish.ended) {
         (_, Ended::Target) => {
             let target = job.stop.target().unwrap_or(0.0);
-            format!("reached {target:.0e} in {rounds} rounds ({exchanges} exchanges)")
+            format!("reached {target:.0e} in {passed_by}")
         }
         (_, Ended::Gradient) => format!("the gradient is small enough {after}"),
         (_, Ended::Gap) => format!("the estimated gap is small enough {after}"),

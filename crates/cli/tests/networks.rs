@@ -135,6 +135,15 @@ fn networks_may_be_tuned_on_shorter_runs() {
 }
 
 #[test]
+fn rates_that_fail_are_lowered_until_they_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = settings(&[&DIGITS[..], &["stop.epochs=3", "method.step=3"]].concat());
+    let compared = ["compare", "--methods", "onebit-adam", "--out", text(folder.path())];
+    let run = objects(&[&compared, &keys[..]].concat()).remove(0);
+    assert!(number(&run, "score") > 0.85, "{run}");
+}
+
+#[test]
 fn networks_are_compared_by_their_loss() {
     let folder = tempfile::tempdir().unwrap();
     let keys = settings(&[&DIGITS[..], &["stop.epochs=4", "method.step=0.05"]].concat());

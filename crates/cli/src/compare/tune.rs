@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use corewire_optim::catalogue;
-use corewire_optim::run::Ended;
+use corewire_optim::run::{Ended, Finish};
 
 use super::compared::{Compared, attempt};
 use crate::interrupt::interrupted;
@@ -14,6 +14,16 @@ use crate::session::Session;
 const FARTHEST: i32 = 12;
 /// What `codec` is tried with beside its default, where a method takes it.
 const CODECS: [&str; 5] = ["drive", "eden", "qsgd", "natural", "randk-common"];
+
+/// What came of a change.
+enum Tried {
+    Better,
+    NoBetter,
+    /// It could not go on, or ended no better than it began.
+    Failed,
+    /// There was nothing to try, or no time.
+    Nothing,
+}
 
 /// A baseline's best parameters so far, and how it does with them.
 struct Tuning<'a> {
@@ -39,22 +49,24 @@ impl<'a> Tuning<'a> {
         tuning
     }
 
-    /// Tries the best with one parameter changed, and whether that is better or is out of the question.
-    fn change(&mut self, key: &str, value: String) -> Option<bool> {
+    /// Tries the best with one parameter changed.
+    fn change(&mut self, key: &str, value: String) -> Tried {
         let mut parameters = self.best.parameters.clone();
         parameters.insert(key.to_owned(), value);
         if parameters == self.best.parameters || interrupted() {
-            return None;
+            return Tried::Nothing;
         }
         let done = attempt(self.session, &self.best.name, &parameters, self.best.bound().or(self.most));
-        if done.result.as_ref().map_or(true, |done| done.finish.ended == Ended::Diverged) {
-            return None;
+        let failed =
+            |finish: &Finish| finish.ended == Ended::Diverged || finish.last.relative.is_some_and(|r| r >= 1.0);
+        if done.result.as_ref().map_or(true, |done| failed(&done.finish)) {
+            return Tried::Failed;
         }
-        let better = done.is_better_than(&self.best);
-        if better {
-            self.best = done;
+        if !done.is_better_than(&self.best) {
+            return Tried::NoBetter;
         }
-        Some(better)
+        self.best = done;
+        Tried::Better
     }
 
     /// Goes along a grid from its middle: up, and down where nothing above was better.
@@ -67,9 +79,11 @@ impl<'a> Tuning<'a> {
             let mut in_vain = 0;
             for place in (1..=FARTHEST).map(|place| direction * place) {
                 in_vain = match self.change(key, value(place)) {
-                    Some(true) => 0,
-                    Some(false) => in_vain + 1,
-                    None => break,
+                    Tried::Better => 0,
+                    Tried::NoBetter => in_vain + 1,
+                    // Too long a step fails, and so may several below it.
+                    Tried::Failed if direction < 0 => in_vain,
+                    Tried::Failed | Tried::Nothing => break,
                 };
                 if in_vain >= if direction > 0 { 2 } else { 1 } {
                     break;

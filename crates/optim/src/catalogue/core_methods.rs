@@ -43,7 +43,7 @@ pub(super) const CORE: &[MethodInfo] = &[
             if !matches!(s.wire, WireKind::Q) {
                 return Err("core-newton has one wire, q: its hub keeps state".to_owned());
             }
-            let mut rules = defaults.with_detail(b.values.number("detail", 1.0, 1.0, 100.0)?);
+            let mut rules = defaults.with_detail(b.values.number("detail", 1.0, 1.0, 1e6)?);
             let defaults = rules;
             rules.curvature = s.curvature;
             rules.eta_up = s.eta_up.unwrap_or(defaults.eta_up);

@@ -37,7 +37,7 @@ use crate::state::{Scope, Stateful, Visitor};
 
 /// Rows of curvature that a machine sends at most, and how many times as many with more detail.
 const MOST_ROWS: usize = 64;
-const MOST_DETAIL: f64 = 8.0;
+const MOST_DETAIL: f64 = 64.0;
 /// So many rows are sent also where they are below tau, but not below this share of it.
 const FAINT_ROWS: usize = 8;
 const FAINT: f64 = 0.1;
@@ -67,6 +67,11 @@ pub struct Rules {
     pub eta_down: f64,
 }
 
+/// Rows of curvature that a machine sends at most at a time.
+pub fn most_rows(detail: f64) -> usize {
+    (MOST_ROWS as f64 * detail.min(MOST_DETAIL)) as usize
+}
+
 impl Default for Rules {
     fn default() -> Self {
         let proximal = Proximal::NONE;
@@ -85,11 +90,6 @@ impl Rules {
     /// Whether curvature is asked for before it is found to lack.
     fn is_eager(&self) -> bool {
         self.curvature && self.detail > 1.0
-    }
-
-    /// Rows of curvature that a machine sends at most at a time.
-    fn most_rows(&self) -> usize {
-        (MOST_ROWS as f64 * self.detail.min(MOST_DETAIL)) as usize
     }
 
     /// Where a coordinate ends that a step quantised at `step` has brought to x: on zero where there is an l1 term, or on a bound, if the
@@ -180,8 +180,8 @@ impl Newton {
         let further = self.rules.quadratic && self.turns > 0.0;
         let from = if further { self.sent as usize } else { 0 };
         let (always, most) = match further {
-            true => (0, self.rules.most_rows() * (1 + self.turns as usize)),
-            false => (FAINT_ROWS, self.rules.most_rows()),
+            true => (0, most_rows(self.rules.detail) * (1 + self.turns as usize)),
+            false => (FAINT_ROWS, most_rows(self.rules.detail)),
         };
         if further {
             self.tau *= 0.5;
@@ -222,7 +222,7 @@ impl Newton {
         corewire_algebra::vector::add_scaled(self.rules.alpha, &self.delta, &mut predicted);
         let residual: Vec<f64> = gradient.iter().zip(&predicted).map(|(g, p)| g - p).collect();
         if self.step == 0.0 {
-            self.step = round_short(0.25 * root_mean_square(residual.iter().copied()));
+            self.step = round_short(0.25 / self.rules.detail * root_mean_square(residual.iter().copied()));
             push_short(self.step, &mut head);
         }
         corewire_comm::numbers::narrow(value).push(&mut head);
