@@ -25,6 +25,8 @@ const APART: u64 = 2;
 const SCATTER: f64 = 2.0;
 /// Off quadratics the hub's own curvature stands as long as x has moved by less than this share of its length.
 const NEAR: f64 = 0.3;
+/// With more detail, rows that change with x are told anew as long as x moves by more than this share of its length.
+const MOVED: f64 = 0.1;
 /// The share of added curvature that is forgotten after an accepted step.
 const FORGET: f64 = 0.2;
 
@@ -201,6 +203,8 @@ impl Hub {
         let again = if verdict == Verdict::Remeasure { 1.0 / 16.0 } else { 1.0 };
         let next = again * self.rho * energy.min(self.energy(&base.x, &base.gradient, base.noise));
         self.last_energy = energy;
+        let length: f64 = here.x.iter().zip(&delta).map(|(x, delta)| (x + delta) * (x + delta)).sum();
+        let moves = norm_squared(&delta) > MOVED * MOVED * length;
         let reply = Reply {
             step: round_short((12.0 * n * self.rules.eta_up * next / inverse_trace).sqrt()),
             step_down: round_short((12.0 * self.rules.eta_down * next / p.trace()).sqrt()),
@@ -210,7 +214,7 @@ impl Hub {
             } else {
                 round_short(0.5 * energy * (1.0 + self.added / alpha) * self.underrated())
             },
-            ask: self.asks(here.round, ratio, unlike || first && self.rules.is_eager()),
+            ask: self.asks(here.round, ratio, unlike || first && self.rules.is_eager(), moves),
         };
         Ok(reply.encode(here, &delta))
     }
@@ -407,17 +411,20 @@ impl Hub {
         step
     }
 
-    /// Whether factors are asked for with the next gradient. `at_first` is whether the first gradients say so.
-    fn asks(&mut self, round: u64, ratio: f64, at_first: bool) -> bool {
-        if !self.rules.curvature {
+    /// Whether factors are asked for with the next gradient. `at_first` is whether the first gradients say so, `moves` whether x moves far
+    /// until then.
+    fn asks(&mut self, round: u64, ratio: f64, at_first: bool, moves: bool) -> bool {
+        let Rules { curvature, quadratic, blocks, .. } = self.rules;
+        if !curvature {
             return false;
         }
         if !self.has_factors {
             return at_first || ratio > 0.5;
         }
         // Rows that change with x are worth telling anew sooner; those of several blocks are told so roughly that they gain less by it.
-        let slow = ratio > if self.rules.quadratic || self.rules.blocks > 1 { 0.5 } else { 0.3 };
-        let ask = slow && self.refreshes < REFRESHES && round >= self.factors_at + APART;
+        let fixed = quadratic || blocks > 1;
+        let slow = ratio > if fixed { 0.5 } else { 0.3 } && round >= self.factors_at + APART;
+        let ask = (slow || moves && !fixed && self.rules.is_eager()) && self.refreshes < REFRESHES;
         if ask {
             self.refreshes += 1.0;
         }
