@@ -3,7 +3,7 @@
 
     experiments/ddp_plot.py finalists.jsonl --out picture.svg --title "LeNet on MNIST"
 
-A line is the mean over seeds, its band reaches from the lowest to the highest. Bytes are those that a process has sent so far.
+A line is the mean over seeds, its band reaches from the lowest to the highest; of several rates of a hook the best is drawn. Bytes are those that a process has sent so far.
 """
 
 import argparse
@@ -37,14 +37,18 @@ GREY = "#5c6370"
 PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:g}")
 
 
-def read(paths):
-    """The finalists by name, in their order."""
-    runs = collections.defaultdict(list)
+def read(paths, epochs):
+    """The finalists by name, in their order: of those that ran for so many epochs, if told, each with the rate that did best."""
+    runs = collections.defaultdict(lambda: collections.defaultdict(list))
     for line in "\n".join(path.read_text() for path in paths).splitlines():
         run = json.loads(line)
-        if run.get("history"):
-            runs[run.get("name") or TITLES[run["hook"]].format(**run)].append(run)
-    return runs
+        if run.get("history") and epochs in (None, len(run["history"])):
+            runs[run.get("name") or TITLES[run["hook"]].format(**run)][run["lr"]].append(run)
+    return {name: max(rates.values(), key=accuracy) for name, rates in runs.items()}
+
+
+def accuracy(runs):
+    return statistics.mean(run["accuracy"] for run in runs)
 
 
 def colours(names):
@@ -62,10 +66,9 @@ def factor(run):
 
 
 def label(name, runs):
-    accuracy = 100 * statistics.mean(run["accuracy"] for run in runs)
     times = factor(runs[0])
     fewer = f", {times:.0f}×" if times >= 1.5 else ""
-    return f"{name}: {accuracy:.2f} %{fewer}"
+    return f"{name}: {100 * accuracy(runs):.2f} %{fewer}"
 
 
 def draw(axes, runs, colour, name):
@@ -86,7 +89,7 @@ def draw(axes, runs, colour, name):
 
 def dress(axes, runs):
     """Scales, names and a quiet grid; of the accuracies, the part where the finalists differ."""
-    ends = [statistics.mean(run["accuracy"] for run in each) for each in runs.values()]
+    ends = [accuracy(each) for each in runs.values()]
     best, spread = 100 * max(ends), max(1.0, 100 * (max(ends) - statistics.median_low(ends)))
     for (row, column), axis in axes.items():
         axis.grid(True, color="#e6e8eb", linewidth=0.7)
@@ -101,6 +104,8 @@ def dress(axes, runs):
         else:
             axis.set_yscale("log")
             axis.yaxis.set_major_formatter(PLAIN)
+            axis.yaxis.set_minor_formatter(PLAIN)
+            axis.tick_params(axis="y", which="minor", labelcolor=GREY)
             axis.set_xlabel("epochs" if column == "epochs" else "MB sent by each process", color=GREY)
         if column == "bytes":
             axis.set_xscale("log")
@@ -116,8 +121,9 @@ def main():
     parser.add_argument("results", nargs="+", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True, help="an SVG or PNG file")
     parser.add_argument("--title")
+    parser.add_argument("--epochs", type=int, help="only trainings of so many epochs")
     given = parser.parse_args()
-    runs = read(given.results)
+    runs = read(given.results, given.epochs)
     if not runs:
         parser.error("no line has a history: run ddp_quality.py with --json")
     # The same bytes for the same results.
