@@ -171,16 +171,12 @@ const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
 
 /// The methods that auto tries on this problem: those that it has, and that there is memory for.
 pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
-    let count = match (job.problem.model.is_curved(), job.method.settings.goal.link) {
-        (false, _) => 0,
-        (true, None) => 1,
-        (true, Some(_)) => {
-            if facts.quadratic {
-                NEWTON.len()
-            } else {
-                2
-            }
-        }
+    let settings = &job.method.settings;
+    let count = match settings.goal.link.is_some() && settings.curvature {
+        _ if !job.problem.model.is_curved() => 0,
+        false => 1,
+        true if facts.quadratic => NEWTON.len(),
+        true => 2,
     };
     let others: &[&str] = if job.problem.proximal.is_none() { &SMOOTH } else { &PROXIMAL };
     let fits = |detail: f64| hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64;
@@ -249,8 +245,9 @@ mod tests {
 
     #[test]
     fn what_the_hub_would_have_no_memory_for_is_no_candidate() {
-        let candidates = |memory: &str| {
-            let keys = [format!("limits.memory={memory}"), "machines.count=200".to_owned()];
+        let candidates = |memory: &str, more: &[&str]| {
+            let mut keys = vec![format!("limits.memory={memory}"), "machines.count=200".to_owned()];
+            keys.extend(more.iter().map(|key| (*key).to_owned()));
             let facts = Facts {
                 dim: 5000,
                 blocks: 1,
@@ -264,8 +261,15 @@ mod tests {
             candidates(&job::load(None, &keys).unwrap(), &facts)
         };
         // 64 rows of 200 machines in 5000 columns are 512 MB.
-        assert!(candidates("600000000").contains(&"core-newton"));
-        assert!(!candidates("500000000").contains(&"core-newton"));
-        assert!(candidates("500000000").contains(&"core-agd"));
+        assert!(candidates("600000000", &[]).contains(&"core-newton"));
+        assert!(!candidates("500000000", &[]).contains(&"core-newton"));
+        assert!(candidates("500000000", &[]).contains(&"core-agd"));
+        // On a link more rows may be worth it: 640 of them are ten times as much.
+        let link = ["link.mbit_s=10", "link.rtt_ms=40"];
+        let detailed = |memory, more: &[&str]| candidates(memory, more).contains(&"core-newton:detail=10");
+        assert!(detailed("6000000000", &link) && !detailed("5000000000", &link));
+        assert!(
+            !detailed("6000000000", &[]) && !detailed("6000000000", &[&link[..], &["method.curvature=false"]].concat())
+        );
     }
 }
