@@ -26,14 +26,16 @@ LINKS = [(1, 5), (10, 40), (10, 100), (100, 20), (0.1, 0)]
 # Hundreds of rounds: one seed.
 LONG = {"core-gd", "cgd", "acgd", "diana", "ef21", "qsgd", "dane"}
 SHORT = "core-newton,core-newton:detail=10,core-agd,core-cg,cg,cg:codec=int8,giant,one-shot"
+# A quadratic can be solved in one exchange.
+DETAIL = "core-newton:detail=100,core-newton:detail=1e5"
 # The split changes nothing for these but the last digits.
 ALIKE = "core-gd,cgd:scale=1"
 # What tuning chose.
 FIGURES = {
     "mnist-ridge": ("figure-1-mnist-ridge.toml", "train-images-idx3-ubyte.gz", {
-        "random": f"{SHORT},lbfgs:scale=1,disco:scale=1,dane:scale=1024,acgd:scale=1,{ALIKE},"
+        "random": f"{SHORT},{DETAIL},lbfgs:scale=1,disco:scale=1,dane:scale=1024,acgd:scale=1,{ALIKE},"
                   "ef21:scale=1024,diana:codec=eden;scale=2,qsgd:scale=2",
-        "label": f"{SHORT},lbfgs:scale=1,disco:scale=0.5,dane:scale=16,acgd:scale=1,"
+        "label": f"{SHORT},{DETAIL},lbfgs:scale=1,disco:scale=0.5,dane:scale=16,acgd:scale=1,"
                  "ef21:scale=1024,diana:codec=eden;scale=2,qsgd:scale=1",
     }),
     "mnist-logistic": ("figure-1-mnist-logistic.toml", "train-images-idx3-ubyte.gz", {
@@ -101,8 +103,11 @@ def row(name, runs):
 
 def plot(curves, path, title):
     """Relative suboptimality against bytes on the wire and against exchanges, both logarithmic."""
-    colours = ["#c1272d", "#e07b39", "#e8b23a", "#8a5a44", "#1f4e79", "#2e86ab", "#6c757d", "#3a7d44", "#7fb069", "#7b2d8b", "#b565a7",
-               "#111111", "#5c8001", "#457b9d", "#9a8c98", "#bc6c25", "#00a6a6", "#d4a5a5"]
+    # Forms of core-newton are of one colour, lighter from one to the next.
+    newton = iter(["#a50f15", "#de2d26", "#fb6a4a", "#fcae91"])
+    others = iter(["#e07b39", "#e8b23a", "#8a5a44", "#1f4e79", "#2e86ab", "#6c757d", "#3a7d44", "#7fb069", "#7b2d8b", "#b565a7",
+               "#111111", "#5c8001", "#457b9d", "#9a8c98", "#bc6c25", "#00a6a6", "#d4a5a5"])
+    colours = [next(newton if name.startswith("core-newton") else others) for name in curves]
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1010 400" font-family="sans-serif" font-size="11">',
              '<rect width="1010" height="400" fill="white"/>', f'<text x="40" y="18" font-size="13">{title}</text>']
     for left, column, label in [(50, "wire_bytes", "bytes on the wire per machine"), (430, "exchanges", "exchanges")]:

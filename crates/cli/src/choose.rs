@@ -176,7 +176,8 @@ pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
         _ if !job.problem.model.is_curved() => 0,
         false => 1,
         true if facts.quadratic => NEWTON.len(),
-        true => 2,
+        // More would tell what the next Hessian has otherwise.
+        true => 3,
     };
     let others: &[&str] = if job.problem.proximal.is_none() { &SMOOTH } else { &PROXIMAL };
     let fits = |detail: f64| hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64;
