@@ -228,7 +228,18 @@ fn inspect_measures_and_advises() {
     let names: Vec<&str> = methods.iter().map(|method| method["method"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["cgd", "acgd", "core-newton", "core-newton:detail=10", "core-agd", "core-cg", "cg", "lbfgs", "core-gd"]
+        [
+            "cgd",
+            "acgd",
+            "core-newton",
+            "core-newton:detail=10",
+            "core-newton:detail=100",
+            "core-agd",
+            "core-cg",
+            "cg",
+            "lbfgs",
+            "core-gd"
+        ]
     );
     // Logistic with unit rows: trace = 1/4 + d alpha.
     assert!((report["trace"].as_f64().unwrap() - 0.314).abs() < 1e-6);
