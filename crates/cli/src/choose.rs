@@ -169,19 +169,32 @@ const SMOOTH: [&str; 4] = ["core-agd", "core-cg", "cg", "lbfgs"];
 /// Those that have a proximal step.
 const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
 
+/// Above so many columns the hub does not solve for P whole, and much detail would be lost; machines would take long to find it, too.
+const MOST_COLUMNS: usize = 1600;
+
+/// Whether so much detail may save more than it costs on this link: at the very best some ten exchanges, for log10(detail) bits for each
+/// number of a Hessian. The most is for quadratics, which it leaves one exchange; elsewhere the next Hessian is another.
+fn may_pay(facts: &Facts, detail: f64, link: &Link) -> bool {
+    let columns = facts.dim / facts.blocks;
+    let told = (columns * columns) as f64 * detail.log10() / 8.0;
+    let spared = link.seconds(20.0, 0.0);
+    detail <= 10.0
+        || columns <= MOST_COLUMNS && link.seconds(0.0, told) <= spared && (detail <= 100.0 || facts.quadratic)
+}
+
 /// The methods that auto tries on this problem: those that it has, and that there is memory for.
 pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
     let settings = &job.method.settings;
-    let count = match settings.goal.link.is_some() && settings.curvature {
-        _ if !job.problem.model.is_curved() => 0,
-        false => 1,
-        true if facts.quadratic => NEWTON.len(),
-        // More would tell what the next Hessian has otherwise.
-        true => 3,
-    };
+    let link = settings.goal.link.filter(|_| settings.curvature);
     let others: &[&str] = if job.problem.proximal.is_none() { &SMOOTH } else { &PROXIMAL };
     let fits = |detail: f64| hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64;
-    let newton = NEWTON[..count].iter().filter(|(_, detail)| fits(*detail)).map(|(name, _)| *name);
+    let newton = NEWTON.iter().filter(|(_, detail)| match link {
+        _ if !job.problem.model.is_curved() || !fits(*detail) => false,
+        _ if *detail == 1.0 => true,
+        Some(link) => may_pay(facts, *detail, &link),
+        None => false,
+    });
+    let newton = newton.map(|(name, _)| *name);
     newton.chain(others.iter().copied()).collect()
 }
 
