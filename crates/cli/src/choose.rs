@@ -66,23 +66,31 @@ const MOST_NEWTON: u64 = 400;
 /// Seconds that all trials may take together: of a sample, and of all rows, whose trials should not depend on what else the computer does.
 const SECONDS: [f64; 2] = [8.0, 120.0];
 
-/// Tries all of these methods, the last first. Each has its share of the time that the others left: core-newton, which is tried whole,
+/// Tries all of these methods, core-newton last. Each has its share of the time that the others left: core-newton, which is tried whole,
 /// most.
 pub fn forecasts(session: &Session, names: &[&str], is_sample: bool) -> Result<Vec<Forecast>> {
     let seconds = SECONDS[usize::from(!is_sample)];
     let (bar, begun) = (Phase::new(session.quiet, "trying", names.len() as u64), std::time::Instant::now());
-    let one = |(i, name): (usize, &&str)| {
+    let one = |i: usize, name: &str| -> Result<Forecast> {
         bar.show((names.len() - i) as u64, || format!("{name}, at most {seconds} s for all"));
         let left = (seconds - begun.elapsed().as_secs_f64()).max(0.5) / (i + 1) as f64;
         let found = forecast(session, name, left)?;
+        // Much detail tells whole Hessians, which grow with their rank.
+        let told = if detail_of(name) > 10.0 { (session.rank_left_out - 1.0) * found.up_bytes } else { 0.0 };
         // Bytes of a gradient, sketched or not, go with the columns; rounds do not.
         let [up_bytes, down_bytes, wire_bytes] =
-            [found.up_bytes, found.down_bytes, found.wire_bytes].map(|bytes| session.left_out * bytes);
+            [found.up_bytes + told, found.down_bytes, found.wire_bytes + told].map(|bytes| session.left_out * bytes);
         Ok(Forecast { up_bytes, down_bytes, wire_bytes, ..found })
     };
-    let mut found: Vec<Forecast> = names.iter().enumerate().rev().map(one).collect::<Result<_>>()?;
-    found.reverse();
-    Ok(found)
+    // Much detail comes after less, and both after all others.
+    let mut order: Vec<usize> = (0..names.len()).rev().collect();
+    order.sort_by(|&a, &b| detail_of(names[a]).total_cmp(&detail_of(names[b])));
+    let mut found: Vec<(usize, Forecast)> = Vec::new();
+    for (done, &i) in order.iter().enumerate() {
+        found.push((i, one(names.len() - done - 1, names[i])?));
+    }
+    found.sort_by_key(|(i, _)| *i);
+    Ok(found.into_iter().map(|(_, forecast)| forecast).collect())
 }
 
 /// How many of how many rows were tried, in words; nothing where it was all of them.
@@ -154,8 +162,8 @@ fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
     })
 }
 
-/// core-newton with more and more detail. Where bytes are all that counts the first is best; on a link more bytes may save seconds, and most
-/// on a quadratic, which enough detail leaves one exchange after set-up.
+/// core-newton with more and more detail. Where only bytes count the first is best; on a link more bytes may save seconds, most of all on a
+/// quadratic, which enough detail solves in one exchange after set-up.
 const NEWTON: [(&str, f64); 4] = [
     ("core-newton", 1.0),
     ("core-newton:detail=10", 10.0),
@@ -163,17 +171,24 @@ const NEWTON: [(&str, f64); 4] = [
     ("core-newton:detail=1e5", 1e5),
 ];
 
+/// The detail of a form of core-newton; 0 for other methods.
+fn detail_of(name: &str) -> f64 {
+    NEWTON.iter().find(|(form, _)| *form == name).map_or(0.0, |(_, detail)| *detail)
+}
+
 /// The other exact methods that auto tries.
 const SMOOTH: [&str; 4] = ["core-agd", "core-cg", "cg", "lbfgs"];
 
 /// Those that have a proximal step.
 const PROXIMAL: [&str; 3] = ["core-agd", "acgd", "cgd"];
 
-/// Above so many columns the hub does not solve for P whole, and much detail would be lost; machines would take long to find it, too.
-const MOST_COLUMNS: usize = 1600;
+/// Above so many columns machines take long to find much detail; the hub, which does not solve for P whole from 1600 on, would lose it, too.
+const MOST_COLUMNS: usize = 800;
+/// Machines and hub keep the rows of more detail, and a basis of their span.
+const COPIES: f64 = 4.0;
 
 /// Whether so much detail may save more than it costs on this link: at the very best some ten exchanges, for log10(detail) bits for each
-/// number of a Hessian. The most is for quadratics, which it leaves one exchange; elsewhere the next Hessian is another.
+/// number of a Hessian. The most detail is for quadratics; elsewhere the next Hessian is another.
 fn may_pay(facts: &Facts, detail: f64, link: &Link) -> bool {
     let columns = facts.dim / facts.blocks;
     let told = (columns * columns) as f64 * detail.log10() / 8.0;
@@ -187,7 +202,10 @@ pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
     let settings = &job.method.settings;
     let link = settings.goal.link.filter(|_| settings.curvature);
     let others: &[&str] = if job.problem.proximal.is_none() { &SMOOTH } else { &PROXIMAL };
-    let fits = |detail: f64| hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64;
+    let fits = |detail: f64| {
+        let copies = if detail > 1.0 { COPIES } else { 1.0 };
+        copies * hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64
+    };
     let newton = NEWTON.iter().filter(|(_, detail)| match link {
         _ if !job.problem.model.is_curved() || !fits(*detail) => false,
         _ if *detail == 1.0 => true,
@@ -278,12 +296,42 @@ mod tests {
         assert!(candidates("600000000", &[]).contains(&"core-newton"));
         assert!(!candidates("500000000", &[]).contains(&"core-newton"));
         assert!(candidates("500000000", &[]).contains(&"core-agd"));
-        // On a link more rows may be worth it: 640 of them are ten times as much.
+        // On a link more rows may be worth it: 640 of them, four times over.
         let link = ["link.mbit_s=10", "link.rtt_ms=40"];
         let detailed = |memory, more: &[&str]| candidates(memory, more).contains(&"core-newton:detail=10");
-        assert!(detailed("6000000000", &link) && !detailed("5000000000", &link));
+        assert!(detailed("21000000000", &link) && !detailed("20000000000", &link));
         assert!(
-            !detailed("6000000000", &[]) && !detailed("6000000000", &[&link[..], &["method.curvature=false"]].concat())
+            !detailed("21000000000", &[])
+                && !detailed("21000000000", &[&link[..], &["method.curvature=false"]].concat())
+        );
+    }
+
+    #[test]
+    fn detail_is_tried_where_it_may_pay() {
+        let facts = |dim: usize, quadratic: bool| Facts {
+            dim,
+            blocks: 1,
+            machines: 50,
+            strong_convexity: 1e-3,
+            quadratic,
+            convex: true,
+            trace_known: true,
+            proximal: Proximal::NONE,
+        };
+        let link = |mbit_s: f64, rtt_ms: f64| Link { mbit_s, rtt_ms, overhead_bytes: 66.0 };
+        // The whole of a small quadratic, on a link that waits longer for one exchange than it sends.
+        assert!(may_pay(&facts(64, true), 1e5, &link(10.0, 100.0)));
+        assert!(
+            !may_pay(&facts(64, false), 1e5, &link(10.0, 100.0))
+                && may_pay(&facts(64, false), 100.0, &link(10.0, 100.0))
+        );
+        // 400 kB take 3 s at 1 Mbit/s.
+        assert!(
+            may_pay(&facts(784, true), 1e5, &link(10.0, 40.0)) && !may_pay(&facts(784, true), 1e5, &link(1.0, 40.0))
+        );
+        assert!(
+            !may_pay(&facts(2000, true), 100.0, &link(1000.0, 100.0))
+                && may_pay(&facts(2000, true), 10.0, &link(1000.0, 100.0))
         );
     }
 }

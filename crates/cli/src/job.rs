@@ -913,6 +913,11 @@ fn read_method(
     let positive = |value: f64| value > 0.0;
     let count = |key: &str| -> Result<Option<usize>> { Ok(reader.count(key, 1)?.map(|count| count as usize)) };
     let (name, parameters) = parse_method(&reader.string("method.name", "auto")?)?;
+    if name == "auto" && !parameters.is_empty() {
+        bail!(
+            "`method.name` is `auto` with parameters: they belong to one method, so name it, as in `core-newton:detail=10`"
+        );
+    }
     let steps = [
         ("auto", StepKind::Auto),
         ("safe", StepKind::Safe),

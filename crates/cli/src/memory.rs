@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use corewire_comm::group::STACK_BYTES;
 use corewire_data::{DataSet, ReadOptions};
+use corewire_optim::method::newton::most_rows;
 
 use crate::job::{LimitSpec, ProblemSpec};
 use crate::units;
@@ -58,16 +59,16 @@ pub struct Size {
     pub machines: usize,
     /// Vectors that a method keeps beyond its usual ones.
     pub memory: usize,
-    /// Whether machine 0 keeps factors of all machines.
-    pub hub: bool,
+    /// The detail of the factors of all machines that machine 0 keeps; 0 where it keeps none.
+    pub detail: f64,
 }
 
 /// Every machine has at least its iterate, its gradient, an estimate, a shift, its share of the problem and a scratch.
 const VECTORS: f64 = 6.0;
 /// Machine 0, f* and the pooled problem have some more.
 const MORE_VECTORS: f64 = 8.0;
-/// The rows of curvature that core-newton asks of a machine at least; the machine and the hub keep them.
-const FACTORS: f64 = 2.0 * 8.0;
+/// The rows of curvature that core-newton asks of a machine at least.
+const FACTORS: usize = 8;
 /// The rows as they were read, shared out, and pooled for f.
 const COPIES: f64 = 3.0;
 
@@ -91,7 +92,14 @@ impl Size {
         let vectors = 8.0 * d * (n * (VECTORS + self.memory as f64) + MORE_VECTORS);
         // Rows of curvature are as long as the columns, however many classes there are.
         let columns = if self.columns > 0 { (self.columns + 1).min(self.coordinates) } else { self.coordinates };
-        let factors = if self.hub { 8.0 * FACTORS * n * columns as f64 } else { 0.0 };
+        // With much detail a machine tells all of its Hessian. It keeps what it tells, and so does the hub.
+        let rank = if self.rows > 0 { columns.min(self.rows / self.machines.max(1)) } else { columns };
+        let factors = match self.detail {
+            0.0 => 0,
+            much if much > 10.0 => rank.min(most_rows(much)),
+            _ => FACTORS,
+        };
+        let factors = 8.0 * 2.0 * factors as f64 * n * columns as f64;
         // Two scores per row and class, on the machines and pooled.
         let scores = 2.0 * 16.0 * self.rows as f64 * self.classes.max(1) as f64;
         COPIES * self.stored_bytes as f64 + scores + vectors + factors

@@ -135,6 +135,8 @@ pub struct Session {
     pub start: Option<Arc<Vec<f64>>>,
     /// How many times as many columns there are as this sample has; 1 where it is no sample.
     pub left_out: f64,
+    /// How many times the rank of a machine's Hessian in all rows is that in this sample, at most.
+    pub rank_left_out: f64,
     constants: Arc<OnceLock<Constants>>,
 }
 
@@ -176,6 +178,7 @@ impl Session {
             phases: Vec::new(),
             start: None,
             left_out: 1.0,
+            rank_left_out: 1.0,
             constants: Arc::default(),
         };
         if !session.job.problem.data.is_sites() {
@@ -238,6 +241,8 @@ impl Session {
             let (spec, split) = (*pooled.problem.spec(), self.job.problem.split);
             let sample = commonest_columns(data.select(&rows), MOST_COLUMNS);
             other.left_out = data.dim() as f64 / sample.dim() as f64;
+            let rank = |set: &DataSet| set.dim().min(set.rows().div_ceil(self.job.machines)) as f64;
+            other.rank_left_out = rank(data) / rank(&sample);
             let sample = Problem::rows(sample, spec, self.job.machines, split, &self.randomness);
             pooled.problem = Arc::new(sample);
         }
@@ -605,10 +610,13 @@ fn network_start(job: &Job, layout: &Layout) -> Result<Option<Arc<Vec<f64>>>> {
 /// Refuses what so many machines of this process could not hold.
 fn check_memory(job: &Job, size: Size, machines: usize) -> Result<()> {
     let spec = &job.method;
-    let hub = spec.name.as_deref().is_some_and(|name| name == "core-newton");
+    let hub = spec.name.as_deref() == Some("core-newton");
+    // A detail that is no number is refused elsewhere.
+    let detail = spec.parameters.get("detail").and_then(|detail| detail.parse().ok()).unwrap_or(1.0);
+    let detail = if hub { detail } else { 0.0 };
     let memory =
         spec.settings.memory.map_or(0, |memory| memory.min(job.stop.rounds.unwrap_or(DEFAULT_ROUNDS) as usize));
-    memory::check(&Size { machines, hub, memory, ..size }, memory::allowed(&job.limits))
+    memory::check(&Size { machines, detail, memory, ..size }, memory::allowed(&job.limits))
 }
 
 fn model_spec(spec: &ProblemSpec, classes: usize) -> ModelSpec {
@@ -1212,7 +1220,7 @@ impl<O: Observer> Duty<'_, O> {
 /// More than this is not asked of machine 0 without a word.
 const MOST_HUB_BYTES: f64 = 2e9;
 
-/// What the hub of core-newton keeps at most: rows of curvature of every machine.
+/// What the hub of core-newton keeps of one telling at most: rows of curvature of every machine.
 pub fn hub_bytes(facts: &Facts, detail: f64) -> f64 {
     let columns = facts.dim / facts.blocks;
     8.0 * most_rows(detail).min(columns) as f64 * facts.machines as f64 * columns as f64

@@ -435,14 +435,20 @@ fn where_round_trips_are_long_auto_sends_more_in_fewer_exchanges() {
         let run = folder.path().join(mbit_s);
         let report = object(&[&["run", "--out", text(&run)], &keys[..]].concat());
         assert_eq!(object(&[&["inspect"], &keys[..]].concat())["recommendation"], report["method"]);
-        // What was chosen is kept with its parameters.
-        assert_eq!(object(&["journal", "verify", text(&run)])["digest"], report["digest"]);
+        // What was chosen is kept with its parameters: a run that is ended early goes on to the same bits.
+        let early = folder.path().join(format!("early-{mbit_s}"));
+        let fewer = [&["run", "--out", text(&early), "--set", "stop.rounds=2"], &keys[..]].concat();
+        object(&fewer);
+        let resumed = object(&["run", "--resume", text(&early), "--set", "stop.rounds=100"]);
+        assert_eq!((&resumed["digest"], &resumed["method"]), (&report["digest"], &report["method"]));
         report
     };
     let (slow, far) = (on("0.1", "0"), on("10", "100"));
     assert_eq!((slow["method"].as_str(), far["method"].as_str()), (Some("core-newton"), Some("core-newton:detail=10")));
     assert!(far["exchanges"].as_u64() < slow["exchanges"].as_u64(), "{far} {slow}");
     assert!(far["wire_bytes"].as_f64() > slow["wire_bytes"].as_f64(), "{far} {slow}");
+    let refused = complaint(&["run", "--set", "method.name=auto:detail=10"]);
+    assert!(refused.contains("they belong to one method"), "{refused}");
     let refused = complaint(&["run", "--set", "method.name=core-newton:detail=0.5"]);
     assert!(refused.contains("must be a number between 1 and 1000000"), "{refused}");
 }

@@ -428,42 +428,43 @@ fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
         let spec = ModelSpec { model, classes: classes(&data, model), alpha: 1e-4, proximal };
         let problem = Problem::rows(data, spec, 12, split, &randomness(0));
         let rules = Rules { snapshots: true, ..rounds(9) };
-        // Every other one with more detail.
-        let make = || method(if at % 2 == 0 { DETAILED } else { "core-newton" }, &problem, 2, true);
-        let (results, Kept(replies, snapshot, _)) = run_all(&problem, &rules, &make, Kept(Vec::new(), None, at));
-        let whole: Finish = results.into_iter().next().unwrap().unwrap();
-        let entry = |round: u64, replies: &[std::sync::Arc<[u8]>]| corewire_journal::RoundReplies {
-            round,
-            replies: replies.to_vec(),
-            link: [0; 8],
-        };
-        let contents = corewire_journal::Contents {
-            header: String::new(),
-            preparation: Some(entry(corewire_journal::PREPARATION, &replies[0])),
-            rounds: replies[1..].iter().enumerate().map(|(round, replies)| entry(round as u64, replies)).collect(),
-            whole_bytes: 0,
-            torn_bytes: 0,
-            chain: [0; 8],
-        };
-        let facts = Facts::of(&*problem.objective(0), 12);
-        let mut replayed = make();
-        replay::replay(&mut *replayed, &contents, facts, 9).unwrap();
-        assert_eq!(replayed.iterate(), &whole.iterate[..], "{model:?} {split}: the replies alone lead to x");
+        for id in ["core-newton", DETAILED] {
+            let make = || method(id, &problem, 2, true);
+            let (results, Kept(replies, snapshot, _)) = run_all(&problem, &rules, &make, Kept(Vec::new(), None, at));
+            let whole: Finish = results.into_iter().next().unwrap().unwrap();
+            let entry = |round: u64, replies: &[std::sync::Arc<[u8]>]| corewire_journal::RoundReplies {
+                round,
+                replies: replies.to_vec(),
+                link: [0; 8],
+            };
+            let contents = corewire_journal::Contents {
+                header: String::new(),
+                preparation: Some(entry(corewire_journal::PREPARATION, &replies[0])),
+                rounds: replies[1..].iter().enumerate().map(|(round, replies)| entry(round as u64, replies)).collect(),
+                whole_bytes: 0,
+                torn_bytes: 0,
+                chain: [0; 8],
+            };
+            let facts = Facts::of(&*problem.objective(0), 12);
+            let mut replayed = make();
+            replay::replay(&mut *replayed, &contents, facts, 9).unwrap();
+            assert_eq!(replayed.iterate(), &whole.iterate[..], "{model:?} {split}: the replies alone lead to x");
 
-        let snapshot = snapshot.unwrap();
-        let results = Group::new(Solo::new(12)).run(|machine| {
-            let rank = machine.rank();
-            let mut method = make();
-            replay::prepare(&mut *method, &contents, facts)?;
-            state::restore(&mut *method, snapshot.machines[rank].saved.clone()).map_err(RunError::Unsuited)?;
-            let begin = Begin { round: at, traffic: snapshot.machines[rank].traffic, ..Begin::default() };
-            let mut objective = problem.objective(rank);
-            let mut silent = Silent;
-            let mut part = RunPart::new(&mut *objective, &mut *method, &mut silent);
-            run(&mut Metered::new(machine, None), &mut part, &rounds(9), begin)
-        });
-        for result in results {
-            assert_eq!(result.unwrap().digest, whole.digest, "{model:?} {split} resumed after round {at}");
+            let snapshot = snapshot.unwrap();
+            let results = Group::new(Solo::new(12)).run(|machine| {
+                let rank = machine.rank();
+                let mut method = make();
+                replay::prepare(&mut *method, &contents, facts)?;
+                state::restore(&mut *method, snapshot.machines[rank].saved.clone()).map_err(RunError::Unsuited)?;
+                let begin = Begin { round: at, traffic: snapshot.machines[rank].traffic, ..Begin::default() };
+                let mut objective = problem.objective(rank);
+                let mut silent = Silent;
+                let mut part = RunPart::new(&mut *objective, &mut *method, &mut silent);
+                run(&mut Metered::new(machine, None), &mut part, &rounds(9), begin)
+            });
+            for result in results {
+                assert_eq!(result.unwrap().digest, whole.digest, "{id} {model:?} {split} resumed after round {at}");
+            }
         }
     }
 }

@@ -129,9 +129,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let against = done.first().filter(|compared| compared.rank().0 == 0).map(|compared| {
             match bytes / compared.mean(Passed::wire_bytes) {
                 fewer if fewer < 1.0 => {
-                    format!(", {} times fewer bytes than {}", units::times(1.0 / fewer), compared.name)
+                    format!(", {} times fewer bytes than {}", units::times(1.0 / fewer), compared.id())
                 }
-                more => format!(", {} times the bytes of {}", units::times(more), compared.name),
+                more => format!(", {} times the bytes of {}", units::times(more), compared.id()),
             }
         });
         println!(

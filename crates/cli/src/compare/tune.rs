@@ -9,7 +9,7 @@ use super::compared::{Compared, attempt};
 use crate::interrupt::interrupted;
 use crate::session::Session;
 
-/// Tuning goes along a grid from where theory is, up until two in a row are no better, then down while that helps, and at most so far:
+/// Tuning goes along a grid from where theory is, up until two in a row are no better, then down while that helps or it fails, and at most so far:
 /// theory's steps for error feedback are a hundred times too careful on real data.
 const FARTHEST: i32 = 12;
 /// What `codec` is tried with beside its default, where a method takes it.
@@ -57,8 +57,12 @@ impl<'a> Tuning<'a> {
             return Tried::Nothing;
         }
         let done = attempt(self.session, &self.best.name, &parameters, self.best.bound().or(self.most));
-        let failed =
-            |finish: &Finish| finish.ended == Ended::Diverged || finish.last.relative.is_some_and(|r| r >= 1.0);
+        let failed = |finish: &Finish| match finish.ended {
+            Ended::Diverged => true,
+            // Given up, because it costs too much.
+            Ended::Bytes => false,
+            _ => finish.last.relative.is_some_and(|relative| relative >= 1.0),
+        };
         if done.result.as_ref().map_or(true, |done| failed(&done.finish)) {
             return Tried::Failed;
         }
@@ -78,6 +82,10 @@ impl<'a> Tuning<'a> {
         for direction in [1, -1] {
             let mut in_vain = 0;
             for place in (1..=FARTHEST).map(|place| direction * place) {
+                // The end of what the parameter may be.
+                if value(place) == value(place - direction) {
+                    break;
+                }
                 in_vain = match self.change(key, value(place)) {
                     Tried::Better => 0,
                     Tried::NoBetter => in_vain + 1,

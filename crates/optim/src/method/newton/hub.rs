@@ -18,7 +18,7 @@ use crate::state::{Scope, Visitor};
 
 /// Secant pairs that are kept.
 const PAIRS: usize = 20;
-/// How often factors are asked for again at most, and how many exchanges apart.
+/// How often factors are asked for again at most, and, where progress is slow, how many exchanges apart.
 const REFRESHES: f64 = 3.0;
 const APART: u64 = 2;
 /// Where gradients scatter more than this times what sampling explains, machines are unlike.
@@ -285,7 +285,7 @@ impl Hub {
 
     /// P = (1/n) sum F'F + alpha.
     fn build_from_factors(&mut self) {
-        let rows: Vec<Vec<f64>> = self.links.iter().flat_map(|link| link.rows.iter().cloned()).collect();
+        let rows: Vec<&[f64]> = self.links.iter().flat_map(|link| link.rows.iter().map(Vec::as_slice)).collect();
         let n = self.links.len() as f64;
         let mut p = Preconditioner::from_rows(&rows, 1.0 / n, (self.columns, self.rules.blocks), self.rules.alpha);
         p.set_added(self.added);
@@ -294,6 +294,7 @@ impl Hub {
 
     fn take_factors(&mut self, round: u64) {
         self.has_factors = true;
+        self.own = None;
         self.factors_at = round;
         self.added = 0.0;
         if !self.rules.quadratic {

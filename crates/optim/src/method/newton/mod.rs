@@ -58,8 +58,8 @@ pub struct Rules {
     proximal: Proximal,
     /// Whether machines may send rows of their curvature.
     pub curvature: bool,
-    /// How much more is told than is worth its bytes, to save exchanges: curvature down to a so much smaller eigenvalue, and asked for
-    /// before it is found to lack; 1 tells what is worth it.
+    /// How much more is told than is worth its bytes, to save exchanges: curvature down to eigenvalues smaller by this factor, and asked for
+    /// before it turns out to be missing; 1 tells what is worth it.
     pub detail: f64,
     /// Noise of the mean gradient, as a share of what the next exchange is expected to leave.
     pub eta_up: f64,
@@ -87,7 +87,7 @@ impl Rules {
         Self { detail, eta_up: less * self.eta_up, eta_down: less * self.eta_down, ..self }
     }
 
-    /// Whether curvature is asked for before it is found to lack.
+    /// Whether curvature is asked for before it turns out to be missing.
     fn is_eager(&self) -> bool {
         self.curvature && self.detail > 1.0
     }

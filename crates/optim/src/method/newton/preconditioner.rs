@@ -36,7 +36,7 @@ struct Parts {
 
 impl Preconditioner {
     /// From rows whose Gram matrix is W'W.
-    pub(super) fn from_rows(rows: &[Vec<f64>], scale: f64, (dim, blocks): (usize, usize), alpha: f64) -> Self {
+    pub(super) fn from_rows(rows: &[&[f64]], scale: f64, (dim, blocks): (usize, usize), alpha: f64) -> Self {
         let count = rows.len();
         let found = if count.min(dim) > LARGEST_GRAM {
             // The outer eigenpairs are what the rows are for; what Lanczos' recursion has not found counts as alpha.
@@ -50,7 +50,7 @@ impl Preconditioner {
             let mut gram = vec![0.0; count * count];
             for i in 0..count {
                 for j in 0..=i {
-                    gram[i * count + j] = scale * dot(&rows[i], &rows[j]);
+                    gram[i * count + j] = scale * dot(rows[i], rows[j]);
                 }
             }
             let Eigen { values, vectors } = eigen::pairs(gram, count);
