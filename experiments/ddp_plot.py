@@ -3,7 +3,8 @@
 
     experiments/ddp_plot.py finalists.jsonl --out picture.svg --title "LeNet on MNIST"
 
-A line is the mean over seeds, its band reaches from the lowest to the highest; of several rates of a hook the best is drawn. Bytes are those that a process has sent so far.
+A line is the mean over seeds, its band reaches from the lowest to the highest; of several rates of a hook the one with most seeds
+is drawn. Bytes are those that a process has sent so far.
 """
 
 import argparse
@@ -38,13 +39,13 @@ PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def read(paths, epochs):
-    """The finalists by name, in their order: of those that ran for so many epochs, if told, each with the rate that did best."""
+    """The finalists by name, in their order: of those that ran for so many epochs, if told, each with the rate that most seeds have, or the better one."""
     runs = collections.defaultdict(lambda: collections.defaultdict(list))
     for line in "\n".join(path.read_text() for path in paths).splitlines():
         run = json.loads(line)
         if run.get("history") and epochs in (None, len(run["history"])):
             runs[run.get("name") or TITLES[run["hook"]].format(**run)][run["lr"]].append(run)
-    return {name: max(rates.values(), key=accuracy) for name, rates in runs.items()}
+    return {name: max(rates.values(), key=lambda runs: (len(runs), accuracy(runs))) for name, rates in runs.items()}
 
 
 def accuracy(runs):
@@ -68,7 +69,7 @@ def factor(run):
 def label(name, runs):
     times = factor(runs[0])
     fewer = f", {times:.0f}×" if times >= 1.5 else ""
-    return f"{name}: {100 * accuracy(runs):.2f} %{fewer}"
+    return f"{name}, rate {runs[0]['lr']:g}: {100 * accuracy(runs):.2f} %{fewer}"
 
 
 def draw(axes, runs, colour, name):
