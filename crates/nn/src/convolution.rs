@@ -125,10 +125,10 @@ impl Convolution {
             let columns = View::new(columns, self.fan_in(), together * pixels);
             let weights = View::new(weights, channels, self.fan_in());
             if together == 1 {
-                multiply(weights, columns, 0.0, output);
+                multiply(weights, columns, false, output);
             } else {
                 let product = &mut product[..output.len()];
-                multiply(weights, columns, 0.0, product);
+                multiply(weights, columns, false, product);
                 self.interleave(product, output, channels, together);
             }
         }
@@ -180,9 +180,9 @@ impl Convolution {
             };
             let back = View::new(back, channels, together * pixels);
             let seen = View::new(columns, self.fan_in(), together * pixels);
-            multiply(back, seen.transposed(), 1.0, by_weights);
+            multiply(back, seen.transposed(), true, by_weights);
             if wanted {
-                multiply(View::new(weights, channels, self.fan_in()).transposed(), back, 0.0, columns);
+                multiply(View::new(weights, channels, self.fan_in()).transposed(), back, false, columns);
                 self.fold(columns, together, &mut by_input[first..first + input.len()]);
             }
         }

@@ -99,7 +99,7 @@ pub(crate) fn forward<T: Number>(
                 let mut output = scratch.take(batch * outputs);
                 output.chunks_exact_mut(*outputs).for_each(|row| row.copy_from_slice(&parameters[bias.clone()]));
                 let weight = View::new(&parameters[weight.clone()], *outputs, *inputs);
-                multiply(View::new(&values, batch, *inputs), weight.transposed(), 1.0, &mut output);
+                multiply(View::new(&values, batch, *inputs), weight.transposed(), true, &mut output);
                 Saved::Values(std::mem::replace(&mut values, output))
             }
             Layer::Norm { scale, shift, form } => {
@@ -183,10 +183,10 @@ pub(crate) fn backward<T: Number>(
                 let by_bias = by_bias.expect("a linear layer has a bias");
                 back.chunks_exact(*outputs).for_each(|row| add(row, by_bias));
                 let seen = View::new(&back, batch, *outputs);
-                multiply(seen.transposed(), View::new(&input, batch, *inputs), 1.0, by_weight);
+                multiply(seen.transposed(), View::new(&input, batch, *inputs), true, by_weight);
                 let mut by_input = scratch.take(if wanted { input.len() } else { 0 });
                 if wanted {
-                    multiply(seen, View::new(&parameters[weight.clone()], *outputs, *inputs), 0.0, &mut by_input);
+                    multiply(seen, View::new(&parameters[weight.clone()], *outputs, *inputs), false, &mut by_input);
                 }
                 scratch.give(std::mem::replace(&mut back, by_input));
                 scratch.give(input);

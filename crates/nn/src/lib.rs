@@ -6,8 +6,8 @@
 //! # Layout
 //! - [`architecture`]: which networks there are, and the names of their tensors.
 //! - `layer`: the layers, forwards and backwards.
-//! - `convolution`, `norm`, `pool`: the arithmetic of three of them; `product`: matrix products, the only `unsafe` code.
-//! - `number`: the two widths, 32 and 64 bits. `scratch`: buffers that a thread keeps.
+//! - `convolution`, `norm`, `pool`: the arithmetic of three of them; `product`: matrix products, by pointers.
+//! - `number`: what is computed in. `dual`: numbers with a derivative along. `scratch`: buffers that a thread keeps.
 //!
 //! ```
 //! use corewire_nn::{Architecture, Network};
@@ -19,6 +19,7 @@
 
 pub mod architecture;
 mod convolution;
+pub mod dual;
 mod layer;
 mod norm;
 mod number;
@@ -29,7 +30,9 @@ mod scratch;
 pub use architecture::{Architecture, Shape, Tensor};
 pub use number::Number;
 
+use dual::Dual;
 use layer::{Layer, Statistics};
+use number::Wide;
 use scratch::Scratch;
 
 /// A network with its shapes settled.
@@ -123,6 +126,29 @@ impl Network {
         })
     }
 
+    /// Adds to `out` the Hessian of [`Network::loss`] times a direction. It is that of the pieces on which every unit stays on its side:
+    /// a jump of the gradient between two pieces has no part in it.
+    ///
+    /// # Panics
+    /// Unless parameters, direction and product have [`Network::dim`] numbers, and every label has its row of pixels.
+    pub fn hessian_vector(
+        &self,
+        parameters: &[f64],
+        direction: &[f64],
+        pixels: &[f32],
+        labels: &[usize],
+        weight: f64,
+        out: &mut [f64],
+    ) {
+        assert!(direction.len() == self.dim && out.len() == self.dim, "every parameter has a direction and a product");
+        let moving = |(&value, &slope)| Dual { value, slope };
+        let parameters: Vec<Dual> = parameters.iter().zip(direction).map(moving).collect();
+        let pixels: Vec<Dual> = pixels.iter().map(|&pixel| Dual::from(f64::from(pixel))).collect();
+        let mut gradient = vec![Dual::default(); self.dim];
+        self.loss(&parameters, &pixels, labels, weight, Some(&mut gradient));
+        out.iter_mut().zip(&gradient).for_each(|(out, derivative)| *out += derivative.slope);
+    }
+
     /// A score for every row and class, with statistics from [`Network::statistics`].
     pub fn scores<T: Number>(&self, parameters: &[T], pixels: &[T], statistics: &[T]) -> Vec<T> {
         assert_eq!(parameters.len(), self.dim, "every parameter has a value");
@@ -172,12 +198,13 @@ fn cross_entropy<T: Number>(
     let mut back = scratch.take(scores.len());
     let mut loss = 0.0;
     for ((scores, back), &label) in scores.chunks_exact(classes).zip(back.chunks_exact_mut(classes)).zip(labels) {
-        let top = scores.iter().map(|score| score.to_f64()).fold(f64::NEG_INFINITY, f64::max);
-        let power = |score: &T| (score.to_f64() - top).exp();
-        let sum: f64 = scores.iter().map(power).sum();
-        loss += top + sum.ln() - scores[label].to_f64();
+        let top = scores.iter().map(|score| score.wide().value()).fold(f64::NEG_INFINITY, f64::max);
+        let power = |score: &T| (score.wide() - T::Wide::from(top)).exp();
+        let sum: T::Wide = scores.iter().map(power).sum();
+        loss += top + sum.value().ln() - scores[label].wide().value();
         for (class, (back, score)) in back.iter_mut().zip(scores).enumerate() {
-            *back = T::from_f64(weight * (power(score) / sum - f64::from(u8::from(class == label))));
+            let hit = T::Wide::from(f64::from(u8::from(class == label)));
+            *back = T::narrow(T::Wide::from(weight) * (power(score) / sum - hit));
         }
     }
     (weight * loss, back)

@@ -2,6 +2,7 @@
 
 use crate::Number;
 use crate::layer::Statistics;
+use crate::number::Wide;
 use crate::scratch::Scratch;
 
 /// Added to every variance, as PyTorch does.
@@ -40,32 +41,32 @@ impl<T: Number> Normalised<T> {
 }
 
 /// The sum of what `of` makes of all numbers, in an order that never changes.
-fn sum<T: Number>(values: &[T], of: impl Fn(T) -> T) -> f64 {
+fn sum<T: Number>(values: &[T], of: impl Fn(T) -> T) -> T::Wide {
     let (chunks, tail) = values.as_chunks::<LANES>();
-    let mut total = 0.0;
+    let mut total = T::Wide::default();
     // Short runs keep 32-bit sums exact enough.
     for run in chunks.chunks(64) {
         let mut sums = [T::default(); LANES];
         for chunk in run {
             sums = std::array::from_fn(|lane| sums[lane] + of(chunk[lane]));
         }
-        total += sums.iter().map(|sum| sum.to_f64()).sum::<f64>();
+        total += sums.iter().map(|sum| sum.wide()).sum();
     }
-    total + tail.iter().map(|&value| of(value).to_f64()).sum::<f64>()
+    total + tail.iter().map(|&value| of(value).wide()).sum()
 }
 
 /// The sum of products.
-fn dot<T: Number>(a: &[T], b: &[T]) -> f64 {
+fn dot<T: Number>(a: &[T], b: &[T]) -> T::Wide {
     let ((a, a_tail), (b, b_tail)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let mut total = 0.0;
+    let mut total = T::Wide::default();
     for (a, b) in a.chunks(64).zip(b.chunks(64)) {
         let mut sums = [T::default(); LANES];
         for (a, b) in a.iter().zip(b) {
             sums = std::array::from_fn(|lane| sums[lane] + a[lane] * b[lane]);
         }
-        total += sums.iter().map(|sum| sum.to_f64()).sum::<f64>();
+        total += sums.iter().map(|sum| sum.wide()).sum();
     }
-    total + a_tail.iter().zip(b_tail).map(|(&a, &b)| (a * b).to_f64()).sum::<f64>()
+    total + a_tail.iter().zip(b_tail).map(|(&a, &b)| (a * b).wide()).sum()
 }
 
 impl Norm {
@@ -86,19 +87,19 @@ impl Norm {
     }
 
     /// Mean and variance of every set.
-    fn moments<T: Number>(&self, input: &[T], batch: usize) -> Vec<(f64, f64)> {
-        let mut moments = vec![(0.0, 0.0); self.sets(batch)];
-        let count = (input.len() / moments.len().max(1)) as f64;
+    fn moments<T: Number>(&self, input: &[T], batch: usize) -> Vec<(T::Wide, T::Wide)> {
+        let mut moments = vec![<(T::Wide, T::Wide)>::default(); self.sets(batch)];
+        let count = T::Wide::from((input.len() / moments.len().max(1)) as f64);
         for (block, values) in input.chunks_exact(self.pixels).enumerate() {
             moments[self.set_of(block)].0 += sum(values, |value| value);
         }
-        moments.iter_mut().for_each(|moments| moments.0 /= count);
+        moments.iter_mut().for_each(|moments| moments.0 = moments.0 / count);
         for (block, values) in input.chunks_exact(self.pixels).enumerate() {
             let moments = &mut moments[self.set_of(block)];
-            let mean = T::from_f64(moments.0);
+            let mean = T::narrow(moments.0);
             moments.1 += sum(values, |value| (value - mean) * (value - mean));
         }
-        moments.iter_mut().for_each(|moments| moments.1 /= count);
+        moments.iter_mut().for_each(|moments| moments.1 = moments.1 / count);
         moments
     }
 
@@ -113,27 +114,28 @@ impl Norm {
         scratch: &mut Scratch<T>,
     ) -> Normalised<T> {
         let moments = match (self.together, &mut *statistics) {
-            (Together::Batch { kept }, Statistics::Given(given)) => (0..self.channels)
-                .map(|c| (given[kept + c].to_f64(), given[kept + self.channels + c].to_f64()))
-                .collect(),
+            (Together::Batch { kept }, Statistics::Given(given)) => {
+                (0..self.channels).map(|c| (given[kept + c].wide(), given[kept + self.channels + c].wide())).collect()
+            }
             _ => self.moments(values, batch),
         };
         if let (Together::Batch { kept }, Statistics::Seen(seen)) = (self.together, &mut *statistics) {
             let count = (batch * self.pixels) as f64;
-            for (c, (mean, variance)) in moments.iter().enumerate() {
-                seen[kept + c] = T::from_f64(*mean);
-                seen[kept + self.channels + c] = T::from_f64(variance * count / (count - 1.0).max(1.0));
+            let (all, but_one) = (T::Wide::from(count), T::Wide::from((count - 1.0).max(1.0)));
+            for (c, &(mean, variance)) in moments.iter().enumerate() {
+                seen[kept + c] = T::narrow(mean);
+                seen[kept + self.channels + c] = T::narrow(variance * all / but_one);
             }
         }
         let mut inverse = scratch.take(moments.len());
-        for (inverse, (_, variance)) in inverse.iter_mut().zip(&moments) {
-            *inverse = T::from_f64(1.0 / (variance + EPSILON).sqrt());
+        for (inverse, &(_, variance)) in inverse.iter_mut().zip(&moments) {
+            *inverse = T::narrow(T::Wide::from(1.0) / (variance + T::Wide::from(EPSILON)).sqrt());
         }
         let mut normal = scratch.take(values.len());
         let blocks = values.chunks_exact_mut(self.pixels).zip(normal.chunks_exact_mut(self.pixels));
         for (block, (values, normal)) in blocks.enumerate() {
             let (set, channel) = (self.set_of(block), block % self.channels);
-            let (mean, inverse) = (T::from_f64(moments[set].0), inverse[set]);
+            let (mean, inverse) = (T::narrow(moments[set].0), inverse[set]);
             let (scale, shift) = (scale[channel], shift[channel]);
             for (value, normal) in values.iter_mut().zip(normal) {
                 *normal = (*value - mean) * inverse;
@@ -153,24 +155,24 @@ impl Norm {
         by_scale: &mut [T],
         by_shift: &mut [T],
     ) {
-        let mut means = vec![(0.0, 0.0); self.sets(batch)];
-        let count = (back.len() / means.len().max(1)) as f64;
+        let mut means = vec![<(T::Wide, T::Wide)>::default(); self.sets(batch)];
+        let count = T::Wide::from((back.len() / means.len().max(1)) as f64);
         for (block, (back, normal)) in
             back.chunks_exact(self.pixels).zip(saved.values.chunks_exact(self.pixels)).enumerate()
         {
             let channel = block % self.channels;
             let (plain, moved) = (sum(back, |value| value), dot(back, normal));
-            by_shift[channel] += T::from_f64(plain);
-            by_scale[channel] += T::from_f64(moved);
+            by_shift[channel] += T::narrow(plain);
+            by_scale[channel] += T::narrow(moved);
             let means = &mut means[self.set_of(block)];
-            means.0 += scale[channel].to_f64() * plain;
-            means.1 += scale[channel].to_f64() * moved;
+            means.0 += scale[channel].wide() * plain;
+            means.1 += scale[channel].wide() * moved;
         }
         for (block, (back, normal)) in
             back.chunks_exact_mut(self.pixels).zip(saved.values.chunks_exact(self.pixels)).enumerate()
         {
             let (set, scale) = (self.set_of(block), scale[block % self.channels]);
-            let (plain, moved) = (T::from_f64(means[set].0 / count), T::from_f64(means[set].1 / count));
+            let (plain, moved) = (T::narrow(means[set].0 / count), T::narrow(means[set].1 / count));
             let inverse = saved.inverse[set];
             for (back, normal) in back.iter_mut().zip(normal) {
                 *back = inverse * (scale * *back - plain - *normal * moved);

@@ -2,6 +2,7 @@
 
 use crate::Number;
 use crate::architecture::Shape;
+use crate::number::Wide;
 use crate::scratch::Scratch;
 
 /// The largest of every two by two pixels; an odd last row or column is left out. Also the place of each, as a number.
@@ -31,7 +32,7 @@ pub(crate) fn to_largest<T: Number>(input: Shape, places: &[T], back: &[T], scra
     let mut by_input = scratch.zeros(planes * input.pixels());
     for (at, (back, place)) in back.iter().zip(places).enumerate() {
         let (plane, y, x) = (at / (height * width), at / width % height, at % width);
-        let place = place.to_f64() as usize;
+        let place = place.wide().value() as usize;
         by_input[plane * input.pixels() + (2 * y + place / 2) * input.width + 2 * x + place % 2] = *back;
     }
     by_input

@@ -28,12 +28,12 @@ impl<'a, T> View<'a, T> {
     }
 }
 
-/// out = a b + keep out, row after row.
+/// out = a b, row after row, or with `keep` out = a b + out.
 ///
 /// # Panics
 /// Unless the shapes fit.
 #[allow(unsafe_code)] // The library takes pointers; the shapes are checked here.
-pub(crate) fn multiply<T: Number>(a: View<'_, T>, b: View<'_, T>, keep: f64, out: &mut [T]) {
+pub(crate) fn multiply<T: Number>(a: View<'_, T>, b: View<'_, T>, keep: bool, out: &mut [T]) {
     assert_eq!(a.columns, b.rows, "inner extents agree");
     assert_eq!(out.len(), a.rows * b.columns, "a matrix fills its slice");
     let at = |view: View<'_, T>| (view.values.as_ptr(), view.strides.0 as isize, view.strides.1 as isize);
@@ -41,6 +41,6 @@ pub(crate) fn multiply<T: Number>(a: View<'_, T>, b: View<'_, T>, keep: f64, out
     // SAFETY: `View` has all its entries within its slice, by construction, and `out` has rows of b.columns numbers; `out` is borrowed
     // alone.
     unsafe {
-        T::multiply(extents, at(a), at(b), T::from_f64(keep), (out.as_mut_ptr(), b.columns as isize, 1));
+        T::multiply(extents, at(a), at(b), keep, (out.as_mut_ptr(), b.columns as isize, 1));
     }
 }

@@ -82,6 +82,42 @@ fn gradients_are_the_derivatives_of_the_loss() {
     }
 }
 
+/// A step of 1e-8 is so short that no unit changes sides within it, and rounding over it leaves 5e-8 (the MLP) to 4e-6 (ResNet-18) of the
+/// product.
+#[test]
+fn products_with_the_hessian_are_symmetric_and_differences_of_gradients() {
+    for (architecture, columns, batch) in [
+        (Architecture::Mlp { hidden: 16 }, 30, 9),
+        (Architecture::LeNet, 784, 4),
+        (Architecture::SmallResNet, 768, 3),
+        (Architecture::ResNet18, 192, 6),
+    ] {
+        let case = Case::new(architecture, columns, batch);
+        let (network, weight) = (&case.network, 1.0 / batch as f64);
+        let x: Vec<f64> = case.parameters.iter().map(|&x| f64::from(x)).collect();
+        let mut draw = draws(13);
+        let mut direction = || (0..x.len()).map(|_| draw() - 0.5).collect::<Vec<f64>>();
+        let (u, v) = (direction(), direction());
+        let product = |v: &[f64]| {
+            let mut out = vec![0.0; x.len()];
+            network.hessian_vector(&x, v, &case.pixels, &case.labels, weight, &mut out);
+            out
+        };
+        let (hu, hv) = (product(&u), product(&v));
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let scale = (dot(&hu, &hu) * dot(&v, &v)).sqrt();
+        assert!((dot(&v, &hu) - dot(&u, &hv)).abs() < 1e-11 * scale, "{architecture}");
+        let step = 1e-8 / dot(&u, &u).sqrt();
+        let pixels: Vec<f64> = case.pixels.iter().map(|&pixel| f64::from(pixel)).collect();
+        let mut gap: Vec<f64> = hu.iter().map(|hu| -hu).collect();
+        for sign in [1.0, -1.0] {
+            let moved: Vec<f64> = x.iter().zip(&u).map(|(x, u)| x + sign * step * u).collect();
+            network.loss(&moved, &pixels, &case.labels, sign * weight / (2.0 * step), Some(&mut gap));
+        }
+        assert!(dot(&gap, &gap) < 1e-10 * dot(&hu, &hu), "{architecture}: {} of {}", dot(&gap, &gap), dot(&hu, &hu));
+    }
+}
+
 #[test]
 fn parts_of_a_batch_add_up_without_batch_norm() {
     let case = Case::new(Architecture::SmallResNet, 3072, 6);

@@ -15,10 +15,6 @@ use crate::layout::Layout;
 const TOGETHER: usize = 64;
 /// How far a cut-out may lie from the picture's own place: pictures are padded by so many pixels.
 const PADDING: usize = 4;
-/// The length of a step of the differences that stand for products with the Hessian, relative to x. A unit that changes sides within a
-/// step adds a jump of the gradient over the step's length, which would drown all curvature: so the step is so short that hardly any unit
-/// does, and gradients are computed in 64 bits for it.
-const DIFFERENCE: f64 = 1e-9;
 
 /// One machine's pictures under a network.
 pub struct Layered {
@@ -53,14 +49,18 @@ impl Layered {
         &self.pixels[row * len..(row + 1) * len]
     }
 
+    /// All rows, as they pass through the network.
+    fn parts(&self) -> impl Iterator<Item = (&[f32], &[usize])> {
+        self.pixels.chunks(TOGETHER * self.network.input().len()).zip(self.labels.chunks(TOGETHER))
+    }
+
     /// The loss of all rows, part by part, and its gradient, where there is one.
     fn whole(&self, x: &[f64], mut gradient: Option<&mut [f32]>) -> f64 {
-        let (parameters, len) = (narrow(x), self.network.input().len());
-        let parts = self.pixels.chunks(TOGETHER * len).zip(self.labels.chunks(TOGETHER));
+        let parameters = narrow(x);
         let loss = |(pixels, labels): (&[f32], &[usize])| {
             self.network.loss(&parameters, pixels, labels, self.weight, gradient.as_deref_mut())
         };
-        parts.map(loss).sum()
+        self.parts().map(loss).sum()
     }
 }
 
@@ -112,21 +112,10 @@ impl Objective for Layered {
         widen(&gradient, self.alpha, x, out);
     }
 
-    /// By central differences of the gradient, in 64 bits.
     fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
-        let length = vector::norm_squared(v).sqrt();
-        if length == 0.0 {
-            return out.fill(0.0);
-        }
-        let step = DIFFERENCE * vector::norm_squared(x).sqrt().max(1.0) / length;
         out.fill(0.0);
-        let len = self.network.input().len();
-        for sign in [1.0, -1.0] {
-            let shifted: Vec<f64> = x.iter().zip(v).map(|(x, v)| x + sign * step * v).collect();
-            for (pixels, labels) in self.pixels.chunks(TOGETHER * len).zip(self.labels.chunks(TOGETHER)) {
-                let pixels: Vec<f64> = pixels.iter().map(|&pixel| f64::from(pixel)).collect();
-                self.network.loss(&shifted, &pixels, labels, sign * self.weight / (2.0 * step), Some(out));
-            }
+        for (pixels, labels) in self.parts() {
+            self.network.hessian_vector(x, v, pixels, labels, self.weight, out);
         }
         vector::add_scaled(self.alpha, v, out);
     }
