@@ -11,6 +11,14 @@ fn draws(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
+/// Every network, with columns and rows that a test has time for.
+const ALL: [(Architecture, usize, usize); 4] = [
+    (Architecture::Mlp { hidden: 16 }, 30, 9),
+    (Architecture::LeNet, 784, 4),
+    (Architecture::SmallResNet, 768, 5),
+    (Architecture::ResNet18, 192, 6),
+];
+
 struct Case {
     network: Network,
     parameters: Vec<f32>,
@@ -71,12 +79,7 @@ impl Case {
 /// derivative adds a term of order 1e-4, and a unit that changes sides another. A wrong term would show as 0.01 or more.
 #[test]
 fn gradients_are_the_derivatives_of_the_loss() {
-    for (architecture, columns, batch) in [
-        (Architecture::Mlp { hidden: 16 }, 30, 9),
-        (Architecture::LeNet, 784, 4),
-        (Architecture::SmallResNet, 768, 5),
-        (Architecture::ResNet18, 192, 6),
-    ] {
+    for (architecture, columns, batch) in ALL {
         let worst = Case::new(architecture, columns, batch).worst(1e-2);
         assert!(worst < 3e-3, "{architecture}: {worst}");
     }
@@ -86,12 +89,7 @@ fn gradients_are_the_derivatives_of_the_loss() {
 /// product.
 #[test]
 fn products_with_the_hessian_are_symmetric_and_differences_of_gradients() {
-    for (architecture, columns, batch) in [
-        (Architecture::Mlp { hidden: 16 }, 30, 9),
-        (Architecture::LeNet, 784, 4),
-        (Architecture::SmallResNet, 768, 3),
-        (Architecture::ResNet18, 192, 6),
-    ] {
+    for (architecture, columns, batch) in ALL {
         let case = Case::new(architecture, columns, batch);
         let (network, weight) = (&case.network, 1.0 / batch as f64);
         let x: Vec<f64> = case.parameters.iter().map(|&x| f64::from(x)).collect();
