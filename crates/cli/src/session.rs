@@ -975,7 +975,7 @@ pub fn execute<O: Observer + Send>(
         let duty = Duty { session, fields: &fields, snapshots, resume, observe: &ready };
         let (finish, kept) = match &tree {
             None => duty.take_part(&mut Metered::new(machine, session.job.link))?,
-            Some(parents) => duty.take_part(&mut Metered::new(Tree::new(machine, parents), session.job.link))?,
+            Some(parents) => duty.take_part(&mut Metered::new(&mut Tree::new(machine, parents), session.job.link))?,
         };
         if rank == 0 {
             *place.lock().expect("nobody panics here") = kept;
@@ -1019,7 +1019,7 @@ struct Share {
 
 impl<O: Observer> Duty<'_, O> {
     /// From the handshake to the end of the run. Machine 0 gets back what was prepared and its observer.
-    fn take_part<C: Collective>(&self, comm: &mut Metered<C>) -> Result<(Finish, Option<(Prepared, O)>)> {
+    fn take_part(&self, comm: &mut Metered<'_>) -> Result<(Finish, Option<(Prepared, O)>)> {
         let (session, rank) = (self.session, comm.rank());
         handshake::agree(comm, self.fields).map_err(RunError::from)?;
         let share = self.share(comm)?;
@@ -1095,7 +1095,7 @@ impl<O: Observer> Duty<'_, O> {
     }
 
     /// This machine's rows: its part of what the process has, or its own file and what all agree on.
-    fn share<C: Collective>(&self, comm: &mut Metered<C>) -> Result<Share> {
+    fn share(&self, comm: &mut Metered<'_>) -> Result<Share> {
         let (session, rank) = (self.session, comm.rank());
         let spec = &session.job.problem;
         if let Some(Pooled { problem, preparation, held_out, .. }) = &session.pooled {
@@ -1157,9 +1157,9 @@ impl<O: Observer> Duty<'_, O> {
     }
 
     /// What a baseline is given, the same numbers on every machine.
-    fn constants<C: Collective>(
+    fn constants(
         &self,
-        comm: &mut Metered<C>,
+        comm: &mut Metered<'_>,
         problem: &Problem,
         objective: &mut dyn corewire_optim::objective::Objective,
     ) -> Result<Constants> {

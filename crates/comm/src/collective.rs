@@ -291,28 +291,6 @@ pub trait Collective {
     }
 }
 
-impl<C: Collective + ?Sized> Collective for &mut C {
-    fn rank(&self) -> usize {
-        (**self).rank()
-    }
-
-    fn size(&self) -> usize {
-        (**self).size()
-    }
-
-    fn reduce(&mut self, message: &[u8], control: &mut [i32], how: Reduction<'_>) -> Result<Reply, CommError> {
-        (**self).reduce(message, control, how)
-    }
-
-    fn beside(&mut self, message: &[u8], combine: &mut Combine<'_>) -> Option<Result<Arc<[u8]>, CommError>> {
-        (**self).beside(message, combine)
-    }
-
-    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
-        (**self).neighbours()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 //! there are cores take turns in running them: a machine that waits costs nothing, and a thousand machines need no thousand threads.
 //! Between processes a [`Transport`] carries what the machines hand in; a process alone has none to carry.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -218,35 +219,39 @@ impl Group {
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(self.local);
         let (each, more) = (self.local / threads, self.local % threads);
         let mut next = 0;
-        let ranges: Vec<std::ops::Range<usize>> = (0..threads)
+        let ranges: Vec<Range<usize>> = (0..threads)
             .map(|thread| {
                 let first = next;
                 next += each + usize::from(thread < more);
                 first..next
             })
             .collect();
-        let (group, body) = (&self, &body);
+        let results: Vec<Mutex<Option<Result<R, E>>>> = (0..self.local).map(|_| Mutex::new(None)).collect();
+        let place = |local: usize| results[local].lock().unwrap_or_else(PoisonError::into_inner);
+        let (group, body) = (&self, &|machine: &mut Machine<'_>| *place(machine.local) = Some(body(machine)));
         std::thread::scope(|scope| {
-            let start = |range: std::ops::Range<usize>| {
+            let start = |range: Range<usize>| {
                 let count = range.len();
+                let (first, last) = (self.first_rank + range.start, self.first_rank + range.end - 1);
+                let machines = range.clone();
                 let thread = std::thread::Builder::new()
-                    .name(format!("machines {} to {}", self.first_rank + range.start, self.first_rank + range.end - 1))
+                    .name(format!("machines {first} to {last}"))
                     // Starting a machine, and a turn of all, nest as deeply as there are machines.
                     .stack_size((2 << 20) + 2048 * count)
-                    .spawn_scoped(scope, move || {
-                        let mut results: Vec<Option<Result<R, E>>> = (0..count).map(|_| None).collect();
-                        start_machines(group, body, range.start, &mut results, &mut || false);
-                        results
-                    });
-                thread.map_err(|error| (count, group.meeting.lacks("a thread", count, &error)))
+                    .spawn_scoped(scope, move || start_machines(group, body, machines, &mut || false));
+                (range, thread.map_err(|error| group.meeting.lacks("a thread", count, &error)))
             };
             let threads: Vec<_> = ranges.into_iter().map(start).collect();
-            let results = threads.into_iter().flat_map(|thread| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err((count, failure)) => (0..count).map(|_| Some(Err(CommError::clone(&failure).into()))).collect(),
+            let results = threads.into_iter().flat_map(|(range, thread)| {
+                let ended =
+                    thread.and_then(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                range.map(move |local| match (place(local).take(), &ended) {
+                    (Some(result), _) => result,
+                    (None, Err(failure)) => Err(failure.clone().into()),
+                    (None, Ok(())) => unreachable!("a thread ends when all its machines have"),
+                })
             });
-            let results: Vec<Option<Result<R, E>>> = results.collect();
-            results.into_iter().map(|result| result.expect("a thread ends when all its machines have")).collect()
+            results.collect()
         })
     }
 }
@@ -259,42 +264,40 @@ pub fn run<R: Send, E: Send + From<CommError>>(
     Group::new(Solo::new(count)).run(body)
 }
 
-/// Starts the machines from `local` on, a place in `results` each, and runs them to their end. `turn` lets all machines that were started
-/// before go on until they wait, and says whether one of them is still there. A coroutine lives in a scope, hence the recursion.
-fn start_machines<R, E: From<CommError>>(
+/// Starts these machines and runs them to their end; an error where the system has not the memory for all. `turn` lets all machines that
+/// were started before go on until they wait, and says whether one of them is still there. A coroutine lives in a scope, hence the
+/// recursion.
+fn start_machines(
     group: &Group,
-    body: &impl Fn(&mut Machine<'_>) -> Result<R, E>,
-    local: usize,
-    results: &mut [Option<Result<R, E>>],
+    body: &dyn Fn(&mut Machine<'_>),
+    mut machines: Range<usize>,
     turn: &mut dyn FnMut() -> bool,
-) {
-    let count = results.len();
-    let Some((result, others)) = results.split_first_mut() else {
-        return group.meeting.take_turns(turn);
+) -> Result<(), CommError> {
+    let count = machines.len();
+    let Some(local) = machines.next() else {
+        group.meeting.take_turns(turn);
+        return Ok(());
     };
     let stack = match DefaultStack::new(STACK_BYTES) {
         Ok(stack) => stack,
         Err(error) => {
             let failure = group.meeting.lacks("memory for its stack", count, &error);
-            results.fill_with(|| Some(Err(failure.clone().into())));
-            return group.meeting.take_turns(turn);
+            group.meeting.take_turns(turn);
+            return Err(failure);
         }
     };
     let machine = ScopedCoroutine::with_stack(stack, |yielder: &Yielder<(), ()>, ()| {
-        body(&mut Machine { group, yielder, local, done: 0 })
+        body(&mut Machine { group, yielder, local, done: 0 });
     });
     machine.scope(|mut machine| {
+        let mut runs = true;
         let mut turn = || {
             let before = turn();
-            if result.is_none()
-                && let CoroutineResult::Return(done) = machine.as_mut().resume(())
-            {
-                *result = Some(done);
-            }
-            before | result.is_none()
+            runs = runs && matches!(machine.as_mut().resume(()), CoroutineResult::Yield(()));
+            before | runs
         };
-        start_machines(group, body, local + 1, others, &mut turn);
-    });
+        start_machines(group, body, machines, &mut turn)
+    })
 }
 
 impl Machine<'_> {

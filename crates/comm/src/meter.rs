@@ -92,8 +92,8 @@ pub enum Phase {
 }
 
 /// A collective that counts what its engine says has passed.
-pub struct Metered<C> {
-    inner: C,
+pub struct Metered<'a> {
+    inner: &'a mut dyn Collective,
     link: Option<Link>,
     phase: Phase,
     traffic: Traffic,
@@ -101,9 +101,9 @@ pub struct Metered<C> {
     edges: BTreeMap<usize, Traffic>,
 }
 
-impl<C: Collective> Metered<C> {
+impl<'a> Metered<'a> {
     /// Counts from zero, with a modelled link if there is one; set-up first.
-    pub fn new(inner: C, link: Option<Link>) -> Self {
+    pub fn new(inner: &'a mut dyn Collective, link: Option<Link>) -> Self {
         Self { inner, link, phase: Phase::Setup, traffic: Traffic::default(), edges: BTreeMap::new() }
     }
 
@@ -188,7 +188,7 @@ impl<C: Collective> Metered<C> {
     }
 }
 
-impl<C: Collective> Collective for Metered<C> {
+impl Collective for Metered<'_> {
     fn rank(&self) -> usize {
         self.inner.rank()
     }
@@ -212,7 +212,7 @@ impl<C: Collective> Collective for Metered<C> {
     }
 }
 
-impl<C: Collective> Neighbours for Metered<C> {
+impl Neighbours for Metered<'_> {
     fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Swapped, CommError> {
         let swapped = self.inner_neighbours()?.swap_each(neighbours, messages)?;
         self.count_swap(neighbours, messages.iter().map(Vec::len), &swapped);

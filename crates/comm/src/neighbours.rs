@@ -35,16 +35,6 @@ pub trait Neighbours: Collective {
     fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Swapped, CommError>;
 }
 
-impl<N: Neighbours + ?Sized> Neighbours for &mut N {
-    fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Swapped, CommError> {
-        (**self).swap_each(neighbours, messages)
-    }
-
-    fn swap(&mut self, neighbours: &[usize], message: &[u8]) -> Result<Swapped, CommError> {
-        (**self).swap(neighbours, message)
-    }
-}
-
 impl Neighbours for Machine<'_> {
     fn swap_each(&mut self, neighbours: &[usize], messages: &[Vec<u8>]) -> Result<Swapped, CommError> {
         check(self, neighbours);

@@ -12,8 +12,8 @@ use crate::numbers::{push_count, take_bytes, take_count, unzigzag, zigzag};
 ///
 /// Every machine sends up the messages of its subtree, in an order that all know, each behind its length; machine 0 combines them in rank
 /// order, as a hub does, and its reply goes down. 2(n-1) messages in twice the tree's height of hops, and the bits of the centralised run.
-pub struct Tree<N> {
-    inner: N,
+pub struct Tree<'a> {
+    inner: &'a mut dyn Neighbours,
     parent: Option<usize>,
     children: Vec<usize>,
     depth: usize,
@@ -27,12 +27,12 @@ pub struct Tree<N> {
     failure: Option<CommError>,
 }
 
-impl<N: Neighbours> Tree<N> {
+impl<'a> Tree<'a> {
     /// The tree in which machine i's parent is `parents[i]`; machine 0 is the root and has none.
     ///
     /// # Panics
     /// Unless there is one parent a machine, and every way up ends at machine 0.
-    pub fn new(inner: N, parents: &[Option<usize>]) -> Self {
+    pub fn new(inner: &'a mut dyn Neighbours, parents: &[Option<usize>]) -> Self {
         let (rank, size) = (inner.rank(), inner.size());
         assert_eq!(parents.len(), size, "every machine has its place in the tree");
         let mut children = vec![Vec::new(); size];
@@ -193,7 +193,7 @@ impl<N: Neighbours> Tree<N> {
     }
 }
 
-impl<N: Neighbours> Collective for Tree<N> {
+impl Collective for Tree<'_> {
     fn rank(&self) -> usize {
         self.inner.rank()
     }
@@ -293,7 +293,8 @@ mod tests {
         // A path 0 - 1 - 2: ten bytes of each machine with a length before, and down four with two before.
         let link = Link { mbit_s: 8.0, rtt_ms: 10.0, overhead_bytes: 100.0 };
         let results = group::run(3, |machine| {
-            let mut metered = Metered::new(Tree::new(machine, &[None, Some(0), Some(1)]), Some(link));
+            let mut tree = Tree::new(machine, &[None, Some(0), Some(1)]);
+            let mut metered = Metered::new(&mut tree, Some(link));
             metered.set_phase(Phase::Rounds);
             metered.exchange(&[7; 10], Reduction::Hub(&mut |_| Ok(vec![1; 4])))?;
             Ok::<_, CommError>((metered.traffic(), metered.edges().clone()))

@@ -251,16 +251,16 @@ pub struct Finish {
 }
 
 /// A collective that lets control words ride on the first exchange of a round, and keeps the replies for the journal.
-struct Ridden<'a, C> {
-    inner: &'a mut Metered<C>,
+struct Ridden<'a, 'b> {
+    inner: &'a mut Metered<'b>,
     replies: Vec<Arc<[u8]>>,
     /// What this machine has to say; then, once they rode, the sums over machines.
     words: Vec<i32>,
     rode: bool,
 }
 
-impl<'a, C: Collective> Ridden<'a, C> {
-    fn new(inner: &'a mut Metered<C>) -> Self {
+impl<'a, 'b> Ridden<'a, 'b> {
+    fn new(inner: &'a mut Metered<'b>) -> Self {
         Self { inner, replies: Vec::new(), words: Vec::new(), rode: true }
     }
 
@@ -282,7 +282,7 @@ impl<'a, C: Collective> Ridden<'a, C> {
     }
 }
 
-impl<C: Collective> Collective for Ridden<'_, C> {
+impl Collective for Ridden<'_, '_> {
     fn rank(&self) -> usize {
         self.inner.rank()
     }
@@ -355,12 +355,7 @@ impl<'a> RunPart<'a> {
 ///
 /// With `begin.round == 0` the method is prepared first; after a resume it must have been prepared and restored. What the meter has counted
 /// before is set-up.
-pub fn run<C: Collective>(
-    comm: &mut Metered<C>,
-    part: &mut RunPart<'_>,
-    rules: &Rules,
-    begin: Begin,
-) -> Result<Finish, RunError> {
+pub fn run(comm: &mut Metered<'_>, part: &mut RunPart<'_>, rules: &Rules, begin: Begin) -> Result<Finish, RunError> {
     let mut scratch = Vec::new();
     let mut ridden = Ridden::new(comm);
     if begin.round == 0 {
@@ -454,12 +449,12 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// After a round, at whose end machine 0's `wish` reached all machines.
-    fn look<C: Collective>(
+    fn look(
         &mut self,
         round: u64,
         outcome: Outcome,
         wish: i32,
-        comm: &mut Metered<C>,
+        comm: &mut Metered<'_>,
         part: &mut RunPart<'_>,
     ) -> Result<Status, RunError> {
         self.first.gradient_norm = self.first.gradient_norm.or(outcome.gradient_norm);
@@ -539,10 +534,10 @@ impl Watch<'_> {
     /// f and the held-out score over all machines: beside the protocol where it is possible, by messages where they were asked for, by
     /// machine 0's observer where it has all rows.
     #[expect(clippy::type_complexity, reason = "two things that may each be unknown")]
-    fn evaluate<C: Collective>(
+    fn evaluate(
         &mut self,
         due: bool,
-        comm: &mut Metered<C>,
+        comm: &mut Metered<'_>,
         part: &mut RunPart<'_>,
     ) -> Result<Option<(Option<f64>, Option<Score>)>, RunError> {
         // An empty meeting tells whether one process holds all machines.
@@ -560,11 +555,7 @@ impl Watch<'_> {
     }
 
     /// f and the held-out score, from every machine's part of them.
-    fn over_machines<C: Collective>(
-        &self,
-        comm: &mut Metered<C>,
-        part: &mut RunPart<'_>,
-    ) -> Result<(f64, Option<Score>), RunError> {
+    fn over_machines(&self, comm: &mut Metered<'_>, part: &mut RunPart<'_>) -> Result<(f64, Option<Score>), RunError> {
         let farthest = match part.method.iterates_agree() {
             true => None,
             false => Some(self.farthest(part.method.iterate(), comm)?),
@@ -582,10 +573,10 @@ impl Watch<'_> {
     }
 
     /// An exchange that the loop itself needs: beside the protocol, or billed as control.
-    fn gather<C: Collective>(
+    fn gather(
         &self,
         message: &[u8],
-        comm: &mut Metered<C>,
+        comm: &mut Metered<'_>,
         combine: &mut Combine<'_>,
     ) -> Result<Arc<[u8]>, CommError> {
         if self.alone {
@@ -598,7 +589,7 @@ impl Watch<'_> {
     }
 
     /// The iterate that is farthest from the mean of all machines' iterates: how a run without a common iterate is judged.
-    fn farthest<C: Collective>(&self, iterate: &[f64], comm: &mut Metered<C>) -> Result<Vec<f64>, CommError> {
+    fn farthest(&self, iterate: &[f64], comm: &mut Metered<'_>) -> Result<Vec<f64>, CommError> {
         let mut pick = |messages: &[&[u8]]| {
             let count = messages[0].len() / 8;
             let mut mean = vec![0.0; count];
@@ -620,12 +611,7 @@ impl Watch<'_> {
     }
 
     /// Brings every machine's state to machine 0's observer.
-    fn snapshot<C: Collective>(
-        &self,
-        round: u64,
-        comm: &mut Metered<C>,
-        part: &mut RunPart<'_>,
-    ) -> Result<(), RunError> {
+    fn snapshot(&self, round: u64, comm: &mut Metered<'_>, part: &mut RunPart<'_>) -> Result<(), RunError> {
         let state = MachineState { saved: state::save(part.method), traffic: comm.traffic() };
         let mut machines = Vec::new();
         let mut keep = |messages: &[&[u8]]| {
@@ -641,7 +627,7 @@ impl Watch<'_> {
     }
 
     /// The means over machines of what has passed, for the last record of a run on several processes.
-    fn close<C: Collective>(&self, last: &mut Record, comm: &mut Metered<C>) -> Result<(), RunError> {
+    fn close(&self, last: &mut Record, comm: &mut Metered<'_>) -> Result<(), RunError> {
         comm.set_phase(Phase::Control);
         let own = Passed::averaged(&comm.traffic());
         let reply = comm.exchange(&numbers::to_bytes(&own), Reduction::SumF64)?;
@@ -688,7 +674,7 @@ fn read_word(word: i32) -> (Option<Ended>, bool) {
 }
 
 /// The digests did not add up: asks for all of them and names the machine whose digest is not that of most.
-fn find_drifted<C: Collective>(round: u64, own: i32, comm: &mut Metered<C>) -> Result<RunError, RunError> {
+fn find_drifted(round: u64, own: i32, comm: &mut Metered<'_>) -> Result<RunError, RunError> {
     comm.set_phase(Phase::Control);
     let reply = comm.exchange(&own.to_le_bytes(), Reduction::Gather)?;
     let digests = reply.messages().unwrap_or_default();

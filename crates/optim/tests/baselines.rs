@@ -333,12 +333,12 @@ fn rounds(bench: &Bench, method: &mut dyn Method, range: std::ops::Range<u64>, c
 }
 
 /// Keeps the replies.
-struct Tape<C> {
-    inner: C,
+struct Tape<'a> {
+    inner: &'a mut dyn Collective,
     replies: Vec<Arc<[u8]>>,
 }
 
-impl<C: Collective> Collective for Tape<C> {
+impl Collective for Tape<'_> {
     fn rank(&self) -> usize {
         self.inner.rank()
     }

@@ -138,7 +138,8 @@ impl Bench {
                 Some(graph) => {
                     let tree = graph.spanning_tree(0);
                     let parents: Vec<_> = (0..tree.machines()).map(|machine| tree.parent(machine)).collect();
-                    let mut comm = Metered::new(Tree::new(machine, &parents), None);
+                    let mut tree = Tree::new(machine, &parents);
+                    let mut comm = Metered::new(&mut tree, None);
                     run::run(
                         &mut comm,
                         &mut RunPart::new(&mut *objective, &mut *method, &mut Silent),

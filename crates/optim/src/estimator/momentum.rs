@@ -73,12 +73,12 @@ mod tests {
     fn the_mean_momentum_is_the_momentum_of_the_mean() {
         let gradient =
             |rank: usize, round: u64| (0..5).map(|j| (rank * 7 + j) as f64 + round as f64).collect::<Vec<_>>();
-        let ends = Group::new(Solo::new(3)).run(|mut machine| {
+        let ends = Group::new(Solo::new(3)).run(|machine| {
             let mut estimator = Momentum::<f64, _>::new(Exact { double: true }, 5, 0.75);
             let (mut mean, mut message) = (vec![0.0; 5], Vec::new());
             for round in 0..4 {
                 let local = gradient(machine.rank(), round);
-                estimate(&mut estimator, round, &local, &mut [], &mut machine, &mut message, &mut mean)?;
+                estimate(&mut estimator, round, &local, &mut [], machine, &mut message, &mut mean)?;
             }
             Ok::<_, RunError>(mean)
         });
