@@ -87,7 +87,7 @@ pub fn eigenvalues(curves: &[Curve], mu: f64) -> String {
              y=\"{}\" text-anchor=\"middle\">{}</text>\n",
             height - bottom,
             height - bottom + 20.0,
-            10u64.pow(decade as u32)
+            if decade < 4 { 10i32.pow(decade as u32).to_string() } else { format!("1e{decade}") }
         );
     }
     for (place, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
