@@ -106,6 +106,8 @@ pub struct Group {
     sums_integers: bool,
     checked: bool,
     alone: bool,
+    /// How many machines get a stack: all, but in a test.
+    stacks: usize,
 }
 
 /// One machine of a group. Dropped before its time it ends the group with an error that names it.
@@ -198,13 +200,21 @@ impl Group {
             failure: None,
         };
         let meeting = Meeting { state: Mutex::new(state), changed: Condvar::new(), deadline: None };
-        Self { meeting, first_rank, size, local, sums_integers, checked, alone }
+        Self { meeting, first_rank, size, local, sums_integers, checked, alone, stacks: local }
     }
 
     /// No machine of this process may keep the others waiting for longer.
     pub fn with_deadline(mut self, deadline: Option<Deadline>) -> Self {
         self.meeting.deadline = deadline;
         self
+    }
+
+    /// A machine's stack.
+    fn stack(&self, local: usize) -> std::io::Result<DefaultStack> {
+        if local >= self.stacks {
+            return Err(std::io::ErrorKind::OutOfMemory.into());
+        }
+        DefaultStack::new(STACK_BYTES)
     }
 
     /// Runs `body` on every machine of this process and returns what they return, in rank order. Where the system has no memory for a
@@ -278,7 +288,7 @@ fn start_machines(
         group.meeting.take_turns(turn);
         return Ok(());
     };
-    let stack = match DefaultStack::new(STACK_BYTES) {
+    let stack = match group.stack(local) {
         Ok(stack) => stack,
         Err(error) => {
             let failure = group.meeting.lacks("memory for its stack", count, &error);
@@ -777,6 +787,29 @@ mod tests {
                 gather(machine, b"x")
             })
         });
-        assert!(panicked.is_err());
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"machine 3 lost its mind"));
+    }
+
+    #[test]
+    fn without_memory_for_all_stacks_those_that_wait_and_those_that_never_began_say_so() {
+        let mut group = Group::new(Solo::new(9));
+        group.stacks = 3;
+        let results = group.run(|machine| {
+            let rank = machine.rank();
+            if rank > 0 {
+                gather(machine, b"x")?;
+            }
+            Ok::<_, CommError>(rank)
+        });
+        assert_eq!(results.len(), 9);
+        for (rank, result) in results.into_iter().enumerate() {
+            match result {
+                Ok(found) => assert_eq!((rank, found), (0, 0)),
+                Err(CommError::Engine { what, .. }) => {
+                    assert!(rank > 0 && what.contains("memory for its stack"), "{what}")
+                }
+                Err(other) => panic!("{rank}: {other}"),
+            }
+        }
     }
 }
