@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::{Collective, CommError, Group, Metered, Reduction, Transport, Tree, handshake};
 use corewire_data::{
-    DataSet, Labels, Matrix, Moments, Normalise, Preparation, Raw, ReadOptions, Rows, Schema, Survey, Unknown,
+    DataSet, Labels, Moments, Normalise, Preparation, Raw, ReadOptions, Rows, Schema, Survey, Unknown,
 };
 use corewire_graph::gossip::Scheme;
 use corewire_graph::graph::Graph;
@@ -239,7 +239,7 @@ impl Session {
         other.job.problem.test = None;
         if let Some(pooled) = &mut other.pooled {
             let (spec, split) = (*pooled.problem.spec(), self.job.problem.split);
-            let sample = commonest_columns(data.select(&rows), MOST_COLUMNS);
+            let sample = data.select(&rows).commonest_columns(MOST_COLUMNS);
             other.left_out = data.dim() as f64 / sample.dim() as f64;
             let rank = |set: &DataSet| set.dim().min(set.rows().div_ceil(self.job.machines)) as f64;
             other.rank_left_out = rank(data) / rank(&sample);
@@ -456,35 +456,6 @@ pub fn shares(problem: &Problem) -> Vec<String> {
 
 fn digest_of(texts: &[String]) -> String {
     blake3::hash(texts.concat().as_bytes()).to_hex()[..16].to_owned()
-}
-
-/// The same rows with the columns alone in which most of them have a value; of equals the first. An intercept is among them.
-fn commonest_columns(set: DataSet, most: usize) -> DataSet {
-    let dim = set.dim();
-    if dim <= most {
-        return set;
-    }
-    let mut counts = vec![0usize; dim];
-    for row in set.matrix.iter() {
-        row.entries().filter(|entry| entry.1 != 0.0).for_each(|(column, _)| counts[column] += 1);
-    }
-    let mut columns: Vec<usize> = (0..dim).collect();
-    columns.sort_by_key(|&column| std::cmp::Reverse(counts[column]));
-    columns.truncate(most);
-    columns.sort_unstable();
-    let mut places = vec![None; dim];
-    columns.iter().enumerate().for_each(|(place, &column)| places[column] = Some(place as u32));
-    let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-    for row in set.matrix.iter() {
-        for (column, value) in row.entries().filter(|entry| entry.1 != 0.0) {
-            if let Some(place) = places[column] {
-                indices.push(place);
-                values.push(value);
-            }
-        }
-        offsets.push(indices.len());
-    }
-    DataSet { matrix: Matrix::sparse(offsets, indices, values, most).compact(), ..set }
 }
 
 fn power_law(job: &Job, machines: usize, randomness: &CommonRandomness) -> Problem {
@@ -1322,21 +1293,4 @@ fn check_snapshot(resume: &Resume, restored: &mut dyn Method, witness: &mut dyn 
         bail!("{}: its common `state` is not where journal.bin leads to; take it away", name.display());
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_of_columns_has_the_commonest_in_their_order() {
-        let rows = vec![1.0, 0.0, 2.0, 3.0, 4.0, 0.0, 5.0, 0.0, 6.0, 0.0, 0.0, 7.0];
-        let set = DataSet::new("set", Matrix::dense(rows, 4), vec![1.0, 2.0, 3.0]);
-        let sample = commonest_columns(set.clone(), 2);
-        assert_eq!((sample.dim(), &sample.labels), (2, &set.labels));
-        let row = |i: usize| sample.matrix.row(i).entries().filter(|entry| entry.1 != 0.0).collect::<Vec<_>>();
-        // Columns 1 and 3 of four have three and two values, and column 4 as many as column 3, but later.
-        assert_eq!((row(0), row(2)), (vec![(0, 1.0), (1, 2.0)], vec![(0, 6.0)]));
-        assert_eq!(commonest_columns(set.clone(), 4), set);
-    }
 }

@@ -72,6 +72,35 @@ impl DataSet {
         Self { matrix: self.matrix.with_bias(), ..self }
     }
 
+    /// The same rows with the columns alone in which most of them have a value; of equals the first. An intercept is among them.
+    pub fn commonest_columns(self, most: usize) -> Self {
+        let dim = self.dim();
+        if dim <= most {
+            return self;
+        }
+        let mut counts = vec![0usize; dim];
+        for row in self.matrix.iter() {
+            row.entries().filter(|entry| entry.1 != 0.0).for_each(|(column, _)| counts[column] += 1);
+        }
+        let mut columns: Vec<usize> = (0..dim).collect();
+        columns.sort_by_key(|&column| std::cmp::Reverse(counts[column]));
+        columns.truncate(most);
+        columns.sort_unstable();
+        let mut places = vec![None; dim];
+        columns.iter().enumerate().for_each(|(place, &column)| places[column] = Some(place as u32));
+        let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in self.matrix.iter() {
+            for (column, value) in row.entries().filter(|entry| entry.1 != 0.0) {
+                if let Some(place) = places[column] {
+                    indices.push(place);
+                    values.push(value);
+                }
+            }
+            offsets.push(indices.len());
+        }
+        Self { matrix: Matrix::sparse(offsets, indices, values, most).compact(), ..self }
+    }
+
     /// The same rows labelled +1 where the label is even and -1 where it is odd.
     pub fn parity(self) -> Result<Self, DataError> {
         // Above 2^53 every float is even, which would be an answer but not a true one.
@@ -152,4 +181,21 @@ fn listed(classes: &[f64]) -> String {
         shown.push(format!("... ({} in all)", classes.len()));
     }
     shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_of_columns_has_the_commonest_in_their_order() {
+        let rows = vec![1.0, 0.0, 2.0, 3.0, 4.0, 0.0, 5.0, 0.0, 6.0, 0.0, 0.0, 7.0];
+        let set = DataSet::new("set", Matrix::dense(rows, 4), vec![1.0, 2.0, 3.0]);
+        let sample = set.clone().commonest_columns(2);
+        assert_eq!((sample.dim(), &sample.labels), (2, &set.labels));
+        let row = |i: usize| sample.matrix.row(i).entries().filter(|entry| entry.1 != 0.0).collect::<Vec<_>>();
+        // Columns 1 and 3 of four have three and two values, and column 4 as many as column 3, but later.
+        assert_eq!((row(0), row(2)), (vec![(0, 1.0), (1, 2.0)], vec![(0, 6.0)]));
+        assert_eq!(set.clone().commonest_columns(4), set);
+    }
 }

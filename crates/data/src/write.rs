@@ -10,7 +10,7 @@ use crate::{DataSet, Raw, Row};
 /// Writes LIBSVM text: indices count from 1, and zeros are left out.
 ///
 /// The format does not record the dimension: trailing columns of zeros are found again only if the reader is told.
-pub fn write_libsvm(set: &DataSet, mut out: impl Write) -> io::Result<()> {
+pub fn write_libsvm(set: &DataSet, out: &mut dyn Write) -> io::Result<()> {
     for (row, label) in set.matrix.iter().zip(&set.labels) {
         write!(out, "{label}")?;
         for (column, value) in row.entries().filter(|&(_, value)| value != 0.0) {
@@ -22,7 +22,7 @@ pub fn write_libsvm(set: &DataSet, mut out: impl Write) -> io::Result<()> {
 }
 
 /// Writes CSV text with a header; the label is the last column.
-pub fn write_csv(set: &DataSet, mut out: impl Write) -> io::Result<()> {
+pub fn write_csv(set: &DataSet, out: &mut dyn Write) -> io::Result<()> {
     for column in 0..set.dim() {
         write!(out, "x{},", column + 1)?;
     }

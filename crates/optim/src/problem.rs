@@ -316,18 +316,20 @@ pub fn total_weight(data: &DataSet) -> f64 {
 /// A digest of rows, labels and weights, whatever file they came from.
 pub fn rows_digest(data: &DataSet, rows: impl Iterator<Item = usize>) -> String {
     let mut hasher = blake3::Hasher::new();
-    for i in rows {
-        hasher.update(&data.labels[i].to_le_bytes());
-        // Zeros are left out: dense and sparse rows with the same entries are the same.
-        for (column, value) in data.matrix.row(i).entries().filter(|entry| entry.1 != 0.0) {
-            hasher.update(&(column as u32).to_le_bytes()).update(&value.to_le_bytes());
-        }
-        if let Some(weight) = data.weights.get(i) {
-            hasher.update(&[0xfe; 4]).update(&weight.to_le_bytes());
-        }
-        hasher.update(&[0xff; 4]);
-    }
+    rows.for_each(|row| add_row(data, row, &mut hasher));
     short(&hasher)
+}
+
+fn add_row(data: &DataSet, row: usize, hasher: &mut blake3::Hasher) {
+    hasher.update(&data.labels[row].to_le_bytes());
+    // Zeros are left out: dense and sparse rows with the same entries are the same.
+    for (column, value) in data.matrix.row(row).entries().filter(|entry| entry.1 != 0.0) {
+        hasher.update(&(column as u32).to_le_bytes()).update(&value.to_le_bytes());
+    }
+    if let Some(weight) = data.weights.get(row) {
+        hasher.update(&[0xfe; 4]).update(&weight.to_le_bytes());
+    }
+    hasher.update(&[0xff; 4]);
 }
 
 fn short(hasher: &blake3::Hasher) -> String {
