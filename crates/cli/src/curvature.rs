@@ -12,7 +12,7 @@ use crate::progress::Phase;
 use crate::session::Session;
 use crate::{out, plot};
 
-/// The Hessian of so many rows is looked at: each product with it takes two passes over them.
+/// The Hessian of so many rows is looked at: each product with it costs about three gradients of them in 64 bits.
 const ROWS: usize = 512;
 /// Random starts of the quadrature, and products with the Hessian from each.
 const STARTS: usize = 3;

@@ -1,4 +1,4 @@
-//! Networks for pictures: loss, gradient and scores of a batch, over one flat vector of parameters with PyTorch's names and order.
+//! Networks for pictures: loss, gradient, products with the Hessian and scores of a batch, over one flat vector of parameters with PyTorch's names and order.
 //!
 //! Nothing here knows of machines, messages or optimisation. A call runs on the thread that makes it and adds in a fixed order, so that it
 //! gives the same bits whenever it is repeated on the same kind of CPU.
@@ -126,27 +126,30 @@ impl Network {
         })
     }
 
-    /// Adds to `out` the Hessian of [`Network::loss`] times a direction. It is that of the pieces on which every unit stays on its side:
-    /// a jump of the gradient between two pieces has no part in it.
+    /// out = the Hessian of [`Network::loss`] times a direction, summed over parts of the rows: pixels and labels. It is that of the pieces
+    /// on which every unit stays on its side: a jump of the gradient between two pieces has no part in it.
     ///
     /// # Panics
     /// Unless parameters, direction and product have [`Network::dim`] numbers, and every label has its row of pixels.
-    pub fn hessian_vector(
+    pub fn hessian_vector<'a>(
         &self,
         parameters: &[f64],
         direction: &[f64],
-        pixels: &[f32],
-        labels: &[usize],
+        parts: impl IntoIterator<Item = (&'a [f32], &'a [usize])>,
         weight: f64,
         out: &mut [f64],
     ) {
-        assert!(direction.len() == self.dim && out.len() == self.dim, "every parameter has a direction and a product");
+        assert_eq!(parameters.len(), self.dim, "every parameter has a value");
+        assert_eq!(direction.len(), self.dim, "every parameter has a direction");
+        assert_eq!(out.len(), self.dim, "every parameter has a product");
         let moving = |(&value, &slope)| Dual { value, slope };
         let parameters: Vec<Dual> = parameters.iter().zip(direction).map(moving).collect();
-        let pixels: Vec<Dual> = pixels.iter().map(|&pixel| Dual::from(f64::from(pixel))).collect();
         let mut gradient = vec![Dual::default(); self.dim];
-        self.loss(&parameters, &pixels, labels, weight, Some(&mut gradient));
-        out.iter_mut().zip(&gradient).for_each(|(out, derivative)| *out += derivative.slope);
+        for (pixels, labels) in parts {
+            let pixels: Vec<Dual> = pixels.iter().map(|&pixel| Dual::from(f64::from(pixel))).collect();
+            self.loss(&parameters, &pixels, labels, weight, Some(&mut gradient));
+        }
+        out.iter_mut().zip(&gradient).for_each(|(out, derivative)| *out = derivative.slope);
     }
 
     /// A score for every row and class, with statistics from [`Network::statistics`].

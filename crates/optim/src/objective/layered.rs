@@ -113,10 +113,7 @@ impl Objective for Layered {
     }
 
     fn hessian_vector(&mut self, x: &[f64], v: &[f64], out: &mut [f64]) {
-        out.fill(0.0);
-        for (pixels, labels) in self.parts() {
-            self.network.hessian_vector(x, v, pixels, labels, self.weight, out);
-        }
+        self.network.hessian_vector(x, v, self.parts(), self.weight, out);
         vector::add_scaled(self.alpha, v, out);
     }
 
