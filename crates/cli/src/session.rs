@@ -209,10 +209,13 @@ impl Session {
         other
     }
 
-    /// The same training, shorter or longer.
+    /// The same training, shorter, to tune by: held-out rows are scored only where they end it.
     pub fn training_for(&self, rounds: u64) -> Self {
         let mut other = self.clone();
         other.job.train_for(rounds);
+        if let Some(pooled) = other.pooled.as_mut().filter(|_| self.job.stop.patience.is_none()) {
+            pooled.held_out = None;
+        }
         other
     }
 

@@ -122,13 +122,14 @@ fn networks_are_trained_where_their_rows_are() {
 #[test]
 fn networks_may_be_tuned_on_shorter_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let keys = settings(&[&DIGITS[..], &["stop.epochs=4", "method.step=0.001"]].concat());
+    let keys = settings(&[&DIGITS[..], &["stop.epochs=4", "method.step=0.001", "problem.test=0.2"]].concat());
     let tuned = |more: &[&str]| {
         let arguments = [&["compare", "--methods", "sgd", "--out", text(folder.path())], more, &keys[..]].concat();
         objects(&arguments).remove(0)
     };
     let (short, plain) = (tuned(&["--tune-epochs", "1"]), tuned(&["--no-tune"]));
     assert_eq!(short["rounds"], plain["rounds"], "the run that counts is whole");
+    assert!(number(&short, "score") > number(&plain, "score"), "and scored: {short} {plain}");
     assert!(number(&short, "value") < 0.8 * number(&plain, "value"), "a rate far too small is left: {short}");
     let refused = complaint(&["compare", "--tune-epochs", "1", "--out", text(folder.path())]);
     assert!(refused.contains("`--tune-epochs` is for networks"), "{refused}");
