@@ -107,6 +107,8 @@ const MOST_TRIED: usize = 4_000_000;
 const SAMPLED: usize = 200_000;
 /// And on a sample where f* of all of them is not found in so many seconds.
 const SOON: f64 = 5.0;
+/// f* of a sample takes a second or two; so many seconds where others use the machine. What is chosen must not hang on that.
+const OF_SAMPLE: f64 = 60.0;
 /// What sending rows would take is measured on so many of them at most.
 const MOST_EXAMPLES: usize = 500;
 /// A sample has at most so many columns.
@@ -249,7 +251,7 @@ impl Session {
             let sample = Problem::rows(sample, spec, self.job.machines, split, &self.randomness);
             pooled.problem = Arc::new(sample);
         }
-        Ok(Some(other.with_optimum_in(SOON)?))
+        Ok(Some(other.with_optimum_in(OF_SAMPLE)?))
     }
 
     /// Computes f*, where one process can know it, and says where that takes too long.
