@@ -172,7 +172,7 @@ const NEWTON: [(&str, f64); 4] = [
 ];
 
 /// The detail of a form of core-newton; 0 for other methods.
-fn detail_of(name: &str) -> f64 {
+pub fn detail_of(name: &str) -> f64 {
     NEWTON.iter().find(|(form, _)| *form == name).map_or(0.0, |(_, detail)| *detail)
 }
 

@@ -10,8 +10,8 @@ use corewire_optim::replay::Facts;
 use corewire_optim::spectrum::{self, Measured};
 use serde::Serialize;
 
-use crate::choose::{self, Forecast, candidates, forecasts};
-use crate::session::Session;
+use crate::choose::{self, Forecast, candidates, detail_of, forecasts};
+use crate::session::{Session, hub_bytes};
 use crate::{bench, curvature, job, out, plot, units};
 
 /// Arguments of `corewire inspect`.
@@ -73,6 +73,10 @@ struct Prediction {
     down_bytes: f64,
     wire_bytes: f64,
     link_seconds: Option<f64>,
+    /// What machine 0 keeps for all machines, at most; null where it keeps nothing for them.
+    hub_bytes: Option<f64>,
+    /// What an observer learns.
+    observer: &'static str,
 }
 
 /// `corewire inspect`.
@@ -155,6 +159,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let break_even = break_even(&mut *pooled, start, &methods, dense);
     let budget = methods.iter().find(|method| method.name == "core-agd").and_then(|method| method.budget);
 
+    let facts = Facts { dim, ..Facts::of(&*pooled, job.machines) };
     let inspection = Inspection {
         dim,
         rows,
@@ -179,6 +184,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 down_bytes: method.down_bytes,
                 wire_bytes: method.wire_bytes,
                 link_seconds: seconds(method),
+                hub_bytes: (detail_of(&method.name) > 0.0).then(|| hub_bytes(&facts, detail_of(&method.name))),
+                observer: observed(job, &method.name),
             })
             .collect(),
         recommendation,
@@ -235,10 +242,33 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
         println!("name a link to see seconds: --mbit-s 10 --rtt-ms 40");
     }
     println!("{}", inspection.advice);
+    if let Some(chosen) = inspection.methods.iter().find(|method| method.method == inspection.recommendation) {
+        if let Some(hub) = chosen.hub_bytes {
+            println!("memory at the hub: machine 0 keeps up to {} of all machines' curvature", units::bytes(hub));
+        }
+        println!("privacy: {}", chosen.observer);
+    }
     println!(
         "break-even: sketching a gradient on this machine costs less than sending it below {:.0} Mbit/s",
         inspection.break_even_mbit_s
     );
+}
+
+/// What somebody learns who sees a machine's messages. docs/privacy.md has the whole of it.
+fn observed(job: &job::Job, name: &str) -> &'static str {
+    match name {
+        _ if detail_of(name) > 0.0 && job.method.settings.curvature => {
+            "who sees a machine's messages and has the seed learns its gradients and noisy eigenvectors of its rows, which tell more; \
+             `method.curvature=false` sends no eigenvectors"
+        }
+        _ if detail_of(name) > 0.0 => {
+            "who sees a machine's messages and has the seed learns its gradients, to about a bit per coordinate"
+        }
+        _ if name.starts_with("core-") => {
+            "who sees a machine's messages and has the seed learns random projections of its gradients, one for each scalar sent"
+        }
+        _ => "who sees a machine's messages learns its gradients, seed or not",
+    }
 }
 
 /// The recommendation in a sentence or two.

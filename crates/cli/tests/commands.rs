@@ -223,7 +223,22 @@ fn inspect_measures_and_advises() {
     );
     let methods = report["methods"].as_array().unwrap();
     methods.iter().for_each(|method| {
-        has_fields(method, &["method", "reached", "rounds", "exchanges", "up_bytes", "down_bytes", "link_seconds"])
+        let fields = [
+            "method",
+            "reached",
+            "rounds",
+            "exchanges",
+            "up_bytes",
+            "down_bytes",
+            "link_seconds",
+            "hub_bytes",
+            "observer",
+        ];
+        has_fields(method, &fields);
+        // 8 bytes for each number of a row of curvature: 64 columns, no more rows than that, 5 machines.
+        let hub = method["method"].as_str().unwrap().starts_with("core-newton").then_some(8.0 * 64.0 * 64.0 * 5.0);
+        assert_eq!(method["hub_bytes"].as_f64(), hub, "{method}");
+        assert_eq!(method["observer"].as_str().unwrap().contains("eigenvectors"), hub.is_some(), "{method}");
     });
     let names: Vec<&str> = methods.iter().map(|method| method["method"].as_str().unwrap()).collect();
     assert_eq!(
