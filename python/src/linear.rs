@@ -70,6 +70,7 @@ fn fit(
         constants: &constants,
         quadratic: spec.model == Model::Ridge,
         randomness: &randomness,
+        shipment: None,
     };
     let rules = Rules { rounds, gap: Some(Gap::Relative(tolerance)), ..Rules::default() };
     let mut finishes = Group::new(Solo::new(machines)).run(|machine| -> Result<Finish, RunError> {

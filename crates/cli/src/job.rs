@@ -14,6 +14,7 @@ use corewire_optim::catalogue::{MethodSettings, Sent, StepKind, Training, WireKi
 use corewire_optim::method::core::Goal;
 use corewire_optim::problem::Model;
 use corewire_optim::proximal::Proximal;
+use corewire_optim::run::Gap;
 use corewire_sketch::Family;
 use toml::{Table, Value};
 
@@ -286,6 +287,8 @@ pub struct StopSpec {
     pub gradient_relative: Option<f64>,
     /// Estimated f - f*, relative to the first estimate.
     pub gap: Option<f64>,
+    /// Estimated f - f*, as it is.
+    pub gap_absolute: Option<f64>,
     /// Rounds between evaluations of f over all machines.
     pub evaluate_every: Option<u64>,
     /// Evaluations on held-out rows without a better one.
@@ -321,14 +324,22 @@ impl StopSpec {
         self.gradient_relative.or(self.unmeasured(has_optimum).map(|target| 0.1 * target.sqrt()))
     }
 
-    /// The relative gap to reach, by methods that estimate it, likewise: the estimate may be wrong by two and a half.
-    pub fn gap(&self, has_optimum: bool) -> Option<f64> {
-        self.gap.or(self.unmeasured(has_optimum).map(|target| 0.4 * target))
+    /// The gap to reach, by methods that estimate it, likewise: the estimate may be wrong by two and a half.
+    pub fn gap(&self, has_optimum: bool) -> Option<Gap> {
+        let relative = || self.gap.or(self.unmeasured(has_optimum).map(|target| 0.4 * target)).map(Gap::Relative);
+        self.gap_absolute.map(Gap::Absolute).or_else(relative)
+    }
+
+    /// The key that only a method that estimates the gap can heed, if it is set.
+    pub fn asks_for_gap(&self) -> Option<&'static str> {
+        let keys = [("stop.gap", self.gap), ("stop.gap_absolute", self.gap_absolute)];
+        keys.into_iter().find_map(|(key, value)| value.map(|_| key))
     }
 
     /// The target where it cannot be measured, and nothing else was asked for.
     fn unmeasured(&self, has_optimum: bool) -> Option<f64> {
-        let asked = [self.gradient, self.gradient_relative, self.gap].iter().any(Option::is_some);
+        let keys = [self.gradient, self.gradient_relative, self.gap, self.gap_absolute];
+        let asked = keys.iter().any(Option::is_some);
         self.target().filter(|_| !has_optimum && !asked && self.patience.is_none())
     }
 }
@@ -1020,6 +1031,7 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
         gradient: reader.number("stop.gradient", positive, "a positive number")?,
         gradient_relative: reader.number("stop.gradient_relative", positive, "a positive number")?,
         gap: reader.number("stop.gap", positive, "a positive number")?,
+        gap_absolute: reader.number("stop.gap_absolute", positive, "a positive number")?,
         evaluate_every: reader.count("stop.evaluate_every", 1)?,
         patience: reader.count("stop.patience", 1)?,
         seconds: reader.number("stop.seconds", positive, "a positive number")?,
@@ -1030,6 +1042,9 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
             "`stop.target` needs f*, which nobody knows where the rows stay at their sites; \
              take `stop.gradient_relative`, `stop.gap` or `stop.patience`"
         );
+    }
+    if stop.gap.is_some() && stop.gap_absolute.is_some() {
+        bail!("`stop.gap` and `stop.gap_absolute` both say how small the estimated gap must be; keep one");
     }
     if stop.epochs.is_some() && stop.rounds.is_some() {
         bail!("`stop.epochs` and `stop.rounds` both say how long to train; keep one");
@@ -1069,8 +1084,12 @@ fn check_machines(machines: usize) -> Result<()> {
     Ok(())
 }
 
+/// Names of methods with a parameter, as people know them.
+const SHORT_NAMES: [(&str, &str); 2] = [("cg-bf16", "cg:codec=bf16"), ("cg-int8", "cg:codec=int8")];
+
 /// `name:key=value,key=value`.
 pub fn parse_method(text: &str) -> Result<(String, BTreeMap<String, String>)> {
+    let text = SHORT_NAMES.iter().find(|(short, _)| *short == text).map_or(text, |(_, whole)| whole);
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut parameters = BTreeMap::new();
     for assignment in rest.split(',').filter(|part| !part.is_empty()) {
@@ -1206,7 +1225,7 @@ mod tests {
         assert_eq!(job("here").common(), job("there").common());
         assert!(job("here").table.to_string().contains("{machine}.csv"));
         let stop = job("here").stop;
-        assert_eq!((stop.gradient_relative(false), stop.gap(false)), (Some(1e-4), Some(4e-7)));
+        assert_eq!((stop.gradient_relative(false), stop.gap(false)), (Some(1e-4), Some(Gap::Relative(4e-7))));
         assert_eq!((stop.gradient_relative(true), stop.gap(true)), (None, None));
     }
 

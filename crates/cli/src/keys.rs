@@ -270,7 +270,13 @@ pub const SECTIONS: &[Section] = &[
             ),
             key("gradient", "the free estimate of the gradient's norm", "none", "above 0"),
             key("gradient_relative", "the same relative to the first round's", "1e-4 with `{machine}`", "above 0"),
-            key("gap", "an estimate of f - f* relative to the first, by methods that have one", "none", "above 0"),
+            key(
+                "gap",
+                "an estimate of f - f* relative to the first, by methods that have one",
+                "4e-7 with `{machine}` and core-newton",
+                "above 0",
+            ),
+            key("gap_absolute", "the same as it is, in the units of f", "none", "above 0; not with `stop.gap`"),
             key(
                 "patience",
                 "evaluations on held-out rows without a better loss",

@@ -28,6 +28,7 @@ mod progress;
 mod recorder;
 mod replay;
 mod report;
+mod rows;
 mod run;
 mod run_folder;
 mod secrecy;
@@ -92,7 +93,7 @@ enum Command {
     Path(path::Arguments),
     /// Run many methods on the same problem and show loss against real bytes, as a table, CSV and an HTML report.
     #[command(after_help = "Examples:\n  \
-        corewire compare                              # 18 methods on the bundled data\n  \
+        corewire compare                              # 19 methods on the bundled data\n  \
         corewire compare job.toml --methods core-cg,cg,ef21:k=15 --out results")]
     Compare(compare::Arguments),
     /// Rebuild the HTML report of a comparison from its results.

@@ -12,7 +12,8 @@ use corewire_optim::run::Finish;
 
 use crate::job::{self, DataSource, ProblemSpec};
 use crate::memory;
-use crate::session::{self, Prepared};
+use crate::rows;
+use crate::session::Prepared;
 
 /// Writes the model of a finished run; `run` says which it is.
 pub fn write(path: &Path, run: &About, prepared: &Prepared, finish: &Finish) -> Result<()> {
@@ -216,8 +217,8 @@ impl Trained {
         let schema = self.preparation.schema.clone();
         let dim = schema.is_none().then_some(self.columns);
         let options = ReadOptions { dim, schema, unlabelled, ..memory::read_options(&self.spec.read, memory::share()) };
-        let (set, unknown) = self.preparation.encode(session::read_rows(&source, &options)?)?;
-        session::tell_unknown(&unknown, "rows");
+        let (set, unknown) = self.preparation.encode(rows::read_rows(&source, &options)?)?;
+        rows::tell_unknown(&unknown, "rows");
         // The same file with the same limit is the rows of training.
         let set = match self.spec.rows.filter(|_| is_same(&source, &self.spec.data)) {
             Some(rows) => set.first_rows(rows),

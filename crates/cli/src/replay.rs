@@ -36,6 +36,7 @@ fn methods(earlier: &Earlier) -> Result<impl Fn() -> Result<Box<dyn Method>>> {
             constants: &constants,
             quadratic: facts.quadratic,
             randomness: &randomness,
+            shipment: None,
         };
         catalogue::build(&request, None).map_err(|error| anyhow!(error))
     })

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::job::{self, DataSource};
 use crate::out;
-use crate::session::{Pooled, Prepared, Session};
+use crate::rows::Pooled;
+use crate::session::{Prepared, Session};
 use crate::units;
 use crate::worth::{self, Worth};
 

@@ -392,7 +392,7 @@ fn replies_of_another_length_are_refused_in_words_by_every_method() {
         // Its chain would refuse whatever is changed. The model stays, as the witness of codes: they read zeros beyond their end, so that a
         // shorter one may be another message.
         let rounds = truth.rounds.len();
-        assert!(rounds == 4 || id == "one-shot", "{id} ended after {rounds} rounds");
+        assert!(rounds == 4 || id == "one-shot" || id == "ship-rows", "{id} ended after {rounds} rounds");
         std::fs::remove_file(run.join(format!("snapshot-{rounds:012}.safetensors"))).unwrap();
         assert_eq!(object(&["journal", "verify", text(&run)])["rounds"], rounds, "{id}");
         let entries: Vec<_> = truth.preparation.iter().chain(&truth.rounds).collect();

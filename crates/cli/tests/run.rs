@@ -661,6 +661,27 @@ fn a_run_without_time_for_the_optimum_ends_by_estimates_and_says_so() {
 }
 
 #[test]
+fn an_estimated_gap_ends_a_run_as_it_is_or_relative_to_the_first() {
+    let known = object(&["run", "--set", "method.name=core-newton"]);
+    let run = |keys: &[&str]| {
+        let keys = settings(&[&["method.name=core-newton", "limits.optimum_seconds=0"], keys].concat());
+        object(&[&["run"], &keys[..]].concat())
+    };
+    let gap = |report: &serde_json::Value| report["value"].as_f64().unwrap() - known["optimum"].as_f64().unwrap();
+    // The estimate is within two and a half of the truth where the gradient was taken, and a step further on there is less.
+    for bound in [1e-3, 1e-6, 1e-9] {
+        let report = run(&[&format!("stop.gap_absolute={bound}")]);
+        assert!(report["ended"] == "gap" && gap(&report) < 2.5 * bound, "{bound}: {} {report}", gap(&report));
+    }
+    let [coarse, fine] = ["stop.gap=1e-2", "stop.gap=1e-8"].map(|key| run(&[key]));
+    assert!(coarse["ended"] == "gap" && coarse["rounds"].as_u64() < fine["rounds"].as_u64(), "{coarse} {fine}");
+    let both = ["run", "--set", "stop.gap=1e-3", "--set", "stop.gap_absolute=1e-3"];
+    assert!(complaint(&both).contains("keep one"), "{}", complaint(&both));
+    let other = complaint(&["run", "--set", "method.name=core-agd", "--set", "stop.gap_absolute=1e-3"]);
+    assert!(other.contains("`stop.gap_absolute` needs a method that estimates the gap"), "{other}");
+}
+
+#[test]
 fn rows_that_would_be_cheaper_to_send_are_told_of() {
     let said =
         |keys: &[&str]| printed(&[&["run"], &settings(keys)[..]].concat()).contains("sending the rows themselves");
@@ -668,6 +689,54 @@ fn rows_that_would_be_cheaper_to_send_are_told_of() {
     assert!(said(&["problem.rows=100"]));
     assert!(!said(&[]));
     assert!(said(&["link.mbit_s=1000", "link.rtt_ms=100"]));
+}
+
+#[test]
+fn the_rows_themselves_take_one_exchange_and_end_at_the_optimum() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("words.csv");
+    // Words, a missing cell, weights and unequal classes; more machines than some classes have rows.
+    let line = |i: usize| format!("{},{},{},{}\n", ["red", "blue", ""][i % 3], i * i % 17, 1 + i % 2, i % 5 < 2);
+    let lines: String = (0..60).map(line).collect();
+    std::fs::write(&path, format!("colour,size,weight,label\n{lines}")).unwrap();
+    let words = format!("problem.data={}", path.display());
+    let cases: [&[&str]; 5] = [
+        &[],
+        &["problem.model=softmax", "problem.split=label"],
+        &["problem.model=ridge", "problem.l1=1e-3", "problem.test=0.25"],
+        &[
+            &words,
+            "problem.missing=mean",
+            "problem.weights=weight",
+            "problem.class_weights=balanced",
+            "machines.count=7",
+        ],
+        &["machines.count=2000", "problem.rows=500"],
+    ];
+    for keys in cases {
+        let report = object(&[&["run", "--set", "method.name=ship-rows"], &settings(keys)[..]].concat());
+        // One exchange for the handshake, one for the rows; 32 bits of x are 1e-7 of it, and that squared of f.
+        assert_eq!((&report["rounds"], &report["exchanges"]), (&1.into(), &2.into()), "{keys:?}");
+        assert!(report["reached"] == true && report["relative"].as_f64().unwrap() < 1e-10, "{keys:?}: {report}");
+        assert_eq!(report["down_bytes"].as_f64(), report["dim"].as_f64().map(|dim| 4.0 * dim), "{keys:?}");
+    }
+    let refused =
+        |keys: &[&str]| complaint(&[&["run", "--set", "method.name=ship-rows"], &settings(keys)[..]].concat());
+    let power = refused(&["problem.data=power-law", "problem.model=quadratic", "problem.dim=10"]);
+    assert!(power.contains("are no file"), "{power}");
+    let shards = folder.path().join("shards");
+    printed(&["data", "shard", "digits", "--machines", "2", "--out", text(&shards)]);
+    let sites = format!("problem.data={}", shards.join("{machine}.libsvm").display());
+    let sites = refused(&[&sites, "machines.count=2", "problem.classes=parity"]);
+    assert!(sites.contains("stay at their sites"), "{sites}");
+    // It stands in a comparison, and so do conjugate gradients in 16 and 8 bits under short names.
+    let out = folder.path().join("compared");
+    let call = ["compare", "--methods", "cg,cg-bf16,cg-int8,ship-rows", "--no-tune", "--out", text(&out)];
+    let methods: Vec<_> = objects(&call).iter().map(|report| report["method"].as_str().unwrap().to_owned()).collect();
+    assert!(
+        ["cg:codec=bf16", "cg:codec=int8", "ship-rows"].iter().all(|id| methods.iter().any(|m| m == id)),
+        "{methods:?}"
+    );
 }
 
 #[test]

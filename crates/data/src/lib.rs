@@ -10,7 +10,7 @@
 //! - `digits`: the bundled set.
 //! - [`shard`]: which machine holds which rows.
 //! - `catalogue`: data sets that are known by name; `fetch`: their downloads, a feature.
-//! - `write`: a data set -> LIBSVM or CSV text.
+//! - `write`: a data set -> LIBSVM or CSV text; `pack`: rows -> few bytes, for whoever may send them.
 //!
 //! ```
 //! let set = corewire_data::digits().unit_norm().parity()?;
@@ -30,6 +30,7 @@ mod kernel;
 mod libsvm;
 mod matrix;
 mod number;
+mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pictures;
@@ -48,10 +49,11 @@ pub use error::DataError;
 pub use idx::parse_idx;
 pub use libsvm::parse_libsvm;
 pub use matrix::{Matrix, Row, Rows};
+pub use pack::{pack, unpack};
 pub use prepare::{Labels, Moments, Normalise, Preparation, Scaling};
 pub use read::{Format, Raw, ReadOptions, csv_lines, load, read};
 pub use table::{Cells, Column, ColumnOptions, ColumnRef, Missing, Part, Role, Schema, Survey, Table, Unknown};
-pub use write::{shipped_bytes, write_csv, write_libsvm};
+pub use write::{write_csv, write_libsvm};
 
 /// Property tests draw the same cases on every run.
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub enum Format {
 }
 
 /// A decoder that would need a larger window is refused; `xz -9` needs 64 MiB.
-const XZ_MEMORY_KIB: u32 = 512 << 10;
+pub(crate) const XZ_MEMORY_KIB: u32 = 512 << 10;
 
 /// What a compressed file may grow to in any case.
 const FREE_EXPANSION_BYTES: u64 = 64 << 20;

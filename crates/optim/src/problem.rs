@@ -202,6 +202,14 @@ impl Problem {
         }
     }
 
+    /// Which of the rows of [`Self::data`] a machine has, where they are here.
+    pub fn share(&self, rank: usize) -> Option<&[usize]> {
+        match &self.shares {
+            Shares::Pooled { shards, .. } => Some(&shards[rank]),
+            _ => None,
+        }
+    }
+
     /// The first rows of a machine, at most so many.
     ///
     /// # Panics

@@ -98,6 +98,7 @@ impl Bench {
             constants: &self.constants,
             quadratic: false,
             randomness: &randomness(),
+            shipment: None,
         };
         catalogue::build(&request, Some(averaging))
     }

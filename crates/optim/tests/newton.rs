@@ -34,6 +34,7 @@ fn method(id: &str, problem: &Problem, seed: u64, curvature: bool) -> Box<dyn Me
         constants: &constants,
         quadratic: problem.spec().model == Model::Ridge,
         randomness: &randomness(seed),
+        shipment: None,
     };
     catalogue::build(&request, None).unwrap()
 }

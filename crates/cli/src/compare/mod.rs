@@ -20,14 +20,16 @@ use corewire_optim::run::{Ended, Passed};
 
 use crate::interrupt::{self, interrupted, watch_interrupts};
 use crate::report::{self, Report};
-use crate::session::{self, Pooled, Session};
+use crate::rows::Pooled;
+use crate::session::{self, Session};
 use crate::{job, out, progress, summary, units};
 use compared::{Compared, attempt, best};
 use results::{Results, write_page};
 
 /// What `compare` runs when nobody says otherwise: CORE, the yardsticks, and one or two of each family of the field.
 const DEFAULT: &str = "\
-    core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd";
+    core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd,\
+    ship-rows";
 /// What it trains networks with: each kind of compression that has been proposed for them.
 const NETWORKS: &str = "core-sgd,sgd,qsgd,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden,onebit-adam";
 /// Arguments of `corewire compare`.
@@ -89,7 +91,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.seeds > 1 && session.job.method.seed_file.is_some() {
         bail!("`--seeds` counts up from `method.seed`, and a secret seed is one: remove `method.seed_file`");
     }
-    let wanted = methods(arguments.methods.as_deref().unwrap_or(if network { NETWORKS } else { DEFAULT }))?;
+    let mut wanted = methods(arguments.methods.as_deref().unwrap_or(if network { NETWORKS } else { DEFAULT }))?;
+    if arguments.methods.is_none() && session.problem()?.data().is_none() {
+        // There are no rows to send.
+        wanted.retain(|(name, _)| name != "ship-rows");
+    }
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {
         session.with_method(name, parameters.clone()).check_method()?;
@@ -124,7 +130,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     print_table(&done, session.target().is_some());
     println!("{}", report::conclusion(&report));
-    if let Some(bytes) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
+    let shown = done.iter().any(|compared| compared.name == "ship-rows");
+    if let Some(bytes) = session.pooled.as_ref().filter(|_| !shown).map_or(Ok(None), Pooled::shipped_bytes)? {
         // The runs are sorted: the first is the cheapest of those that reached the target.
         let against = done.first().filter(|compared| compared.rank().0 == 0).map(|compared| {
             match bytes / compared.mean(Passed::wire_bytes) {

@@ -20,6 +20,7 @@ use crate::method::baselines::matrix_aware::{Bounds, DianaPlus, WhitenedShifts};
 use crate::method::baselines::model::Ef21P;
 use crate::method::baselines::quasi_newton::Lbfgs;
 use crate::method::baselines::second_order::{Dane, Disco, DiscoSettings, Giant, OneShot};
+use crate::method::baselines::shipped::ShipRows;
 use crate::method::baselines::signs::{MajorityVote, OneBitAdam};
 use crate::method::baselines::sketched_hessian::NewtonSketch;
 use crate::method::baselines::skip::{LoCoDl, LoCoDlConstants, Scaffnew};
@@ -221,6 +222,18 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         convex_only: true,
         parameters: &[WIRE],
         build: |b| Ok(boxed(OneShot::new(b.start(), b.exact()))),
+        ..PLAIN
+    },
+    MethodInfo {
+        id: "ship-rows",
+        title: "The rows themselves",
+        line: "every machine sends its rows, packed by xz; machine 0 finds the optimum and sends it to all, in one exchange",
+        reference: "no paper: what anybody would do who may move the rows",
+        family: "baseline",
+        exact: true,
+        convex_only: true,
+        proximal: true,
+        build: |b| Ok(boxed(ShipRows::new(b.start(), b.shipment.cloned()))),
         ..PLAIN
     },
     MethodInfo {

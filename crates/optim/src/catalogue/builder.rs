@@ -1,6 +1,7 @@
 //! From a method's parameters, as they were given or by default, to its parts: channels, codecs and the steps of their theory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use corewire_compress::{
     Aim, CountSketch, Dense, Drive, Eden, Indices, Law, Magnitude, Natural, Norm, OneBit, Qsgd, RandK, Scaled, Sign,
@@ -11,6 +12,7 @@ use corewire_sketch::{CommonRandomness, Real};
 use super::{Constants, MethodInfo, MethodSettings, Sent, Training, nearest};
 use crate::estimator::{Channel, Coding, Downlink, Exact, Gathered, MeanEstimator, Momentum};
 use crate::method::Method;
+use crate::method::baselines::shipped::Shipment;
 use crate::method::descent::{Descent, Step};
 use crate::method::gradient::{Batch, GradientMethod};
 
@@ -101,6 +103,8 @@ pub struct Builder<'a> {
     pub(super) quadratic: bool,
     pub(super) start: &'a [f64],
     pub(super) randomness: &'a CommonRandomness,
+    /// The rows, for a method that sends them.
+    pub(super) shipment: Option<&'a Arc<dyn Shipment>>,
     pub(super) dim: usize,
     /// Factor on theory's step.
     pub(super) scale: f64,

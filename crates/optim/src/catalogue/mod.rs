@@ -15,11 +15,13 @@ pub use builder::Built;
 pub use constants::Constants;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use builder::{Builder, Values};
 use corewire_sketch::{CommonRandomness, Family};
 
 use crate::decentral::Averaging;
+use crate::method::baselines::shipped::Shipment;
 use crate::method::core::Goal;
 use crate::method::descent::{Descent, Schedule, Step};
 use crate::method::reduced::Reduced;
@@ -88,6 +90,11 @@ impl MethodInfo {
     /// Whether it is one of CORE's, which learn what they need from the machines and take the keys of a job's section.
     pub fn is_core(&self) -> bool {
         self.family == "core"
+    }
+
+    /// Whether it sends the rows themselves.
+    pub fn ships_rows(&self) -> bool {
+        self.id == "ship-rows"
     }
 
     /// Whether it estimates f - f* on its way.
@@ -313,11 +320,13 @@ pub struct Request<'a> {
     pub quadratic: bool,
     /// The common randomness.
     pub randomness: &'a CommonRandomness,
+    /// The rows as they can be sent, for the method that does.
+    pub shipment: Option<&'a Arc<dyn Shipment>>,
 }
 
 /// Builds one machine's method. Every machine builds its own from the same request; with `averaging` it is the form for gossip.
 pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
-    let &Request { info, parameters, settings, start, constants, quadratic, randomness } = request;
+    let &Request { info, parameters, settings, start, constants, quadratic, randomness, shipment } = request;
     let (id, dim) = (info.id, start.len());
     let (mut parameters, mut settings) = (parameters.clone(), settings.clone());
     // What travels is a parameter of every method that trains networks, so that one can be compared with itself.
@@ -340,7 +349,7 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
         "f32"
     };
     let double = wire == "f64";
-    let builder = Builder { values, constants, settings, quadratic, start, randomness, dim, scale, double };
+    let builder = Builder { values, constants, settings, quadratic, start, randomness, shipment, dim, scale, double };
     match averaging {
         _ if settings.training.is_some() && (averaging.is_some() || !info.trains()) => {
             let those: Vec<&str> = methods().filter(|other| other.trains()).map(|other| other.id).collect();

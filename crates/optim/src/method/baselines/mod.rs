@@ -14,6 +14,7 @@
 //! - [`sketched_hessian`]: Newton sketch, whose hub gets random combinations of rows.
 //! - [`matrix_aware`]: DIANA+ and what makes ADIANA+ of ADIANA: each machine's smoothness matrix is known.
 //! - [`second_order`]: GIANT, DiSCO, DANE, one-shot averaging.
+//! - [`shipped`]: the rows themselves.
 //!
 //! All others are an estimator of [`crate::estimator`] with [`crate::method::descent::Descent`].
 
@@ -25,6 +26,7 @@ pub mod matrix_aware;
 pub mod model;
 pub mod quasi_newton;
 pub mod second_order;
+pub mod shipped;
 pub mod signs;
 pub mod sketched_hessian;
 pub mod skip;
