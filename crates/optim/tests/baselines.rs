@@ -73,7 +73,7 @@ fn build(id: &str, text: &str, problem: &Problem, constants: &Constants) -> cata
 }
 
 fn build_for(target: f64, id: &str, text: &str, problem: &Problem, constants: &Constants) -> catalogue::Built {
-    let shipment = Packed::new(problem);
+    let shipment = Packed::rows_of(problem);
     let request = Request {
         info: catalogue::find(id)?,
         parameters: &parameters(text),
@@ -95,7 +95,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn new(problem: &Problem) -> Option<Arc<dyn Shipment>> {
+    fn rows_of(problem: &Problem) -> Option<Arc<dyn Shipment>> {
         let data = Arc::clone(problem.data()?);
         let shares = (0..problem.machines()).map(|rank| problem.share(rank).unwrap().to_vec()).collect();
         Some(Arc::new(Self { data, shares, spec: *problem.spec() }))
