@@ -151,7 +151,11 @@
     for (const i of all) for (const [, relative] of data.runs[i].points) {
       if (known(relative) && relative > 1e-17) { low = Math.min(low, relative); high = Math.max(high, relative); }
     }
-    if (known(data.target) && data.target > 0) { low = Math.min(low, data.target * 0.5); high = Math.max(high, data.target * 10); }
+    if (known(data.target) && data.target > 0) {
+      // What goes far beyond the target in one step is drawn at the lower edge: the way there is what is looked at.
+      low = Math.min(Math.max(low, data.target * 1e-3), data.target * 0.5);
+      high = Math.max(high, data.target * 10);
+    }
     // What diverges leaves through the top; it must not press all others flat.
     return { of: (p) => p[1], log: true, low: low * 0.8, high: Math.min(Math.max(high, low * 10), 20) * 1.15 };
   })();
