@@ -112,6 +112,8 @@ fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
     // Over a tree the rounds are the same and the bytes in the same proportion; a trial through a hub tells enough.
     trial.job.graph = None;
     trial.job.problem.test = None;
+    // A trial goes to the target, whatever else would end the run.
+    (trial.job.stop.gap, trial.job.stop.gap_absolute) = (None, None);
     trial.job.stop.seconds = Some(seconds);
     // How core-newton fares depends on the machines' own curvature; it takes few rounds, and is tried whole.
     if name.starts_with("core-newton") {
@@ -201,7 +203,11 @@ fn may_pay(facts: &Facts, detail: f64, link: &Link) -> bool {
 pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
     let settings = &job.method.settings;
     let link = settings.goal.link.filter(|_| settings.curvature);
-    let others: &[&str] = if job.problem.proximal.is_none() { &SMOOTH } else { &PROXIMAL };
+    let others: &[&str] = match job.stop.asks_for_gap() {
+        Some(_) => &[],
+        None if job.problem.proximal.is_none() => &SMOOTH,
+        None => &PROXIMAL,
+    };
     let fits = |detail: f64| {
         let copies = if detail > 1.0 { COPIES } else { 1.0 };
         copies * hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64

@@ -11,7 +11,7 @@ use corewire_optim::spectrum::{self, Measured};
 use serde::Serialize;
 
 use crate::choose::{self, Forecast, candidates, detail_of, forecasts};
-use crate::session::{Session, hub_bytes};
+use crate::session::{Session, most_hub_bytes};
 use crate::{bench, curvature, job, out, plot, units};
 
 /// Arguments of `corewire inspect`.
@@ -73,7 +73,7 @@ struct Prediction {
     down_bytes: f64,
     wire_bytes: f64,
     link_seconds: Option<f64>,
-    /// What machine 0 keeps for all machines, at most; null where it keeps nothing for them.
+    /// What machine 0 keeps of all machines' curvature, at most; null where none is sent.
     hub_bytes: Option<f64>,
     /// What an observer learns.
     observer: &'static str,
@@ -184,7 +184,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 down_bytes: method.down_bytes,
                 wire_bytes: method.wire_bytes,
                 link_seconds: seconds(method),
-                hub_bytes: (detail_of(&method.name) > 0.0).then(|| hub_bytes(&facts, detail_of(&method.name))),
+                hub_bytes: Some(detail_of(&method.name))
+                    .filter(|&detail| detail > 0.0 && job.method.settings.curvature)
+                    .map(|detail| most_hub_bytes(&facts, detail)),
                 observer: observed(job, &method.name),
             })
             .collect(),

@@ -1040,7 +1040,7 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
     if problem.data.is_sites() && stop.target.is_some_and(|target| target > 0.0) {
         bail!(
             "`stop.target` needs f*, which nobody knows where the rows stay at their sites; \
-             take `stop.gradient_relative`, `stop.gap` or `stop.patience`"
+             take `stop.gradient_relative`, `stop.gap`, `stop.gap_absolute` or `stop.patience`"
         );
     }
     if stop.gap.is_some() && stop.gap_absolute.is_some() {
@@ -1089,8 +1089,10 @@ const SHORT_NAMES: [(&str, &str); 2] = [("cg-bf16", "cg:codec=bf16"), ("cg-int8"
 
 /// `name:key=value,key=value`.
 pub fn parse_method(text: &str) -> Result<(String, BTreeMap<String, String>)> {
-    let text = SHORT_NAMES.iter().find(|(short, _)| *short == text).map_or(text, |(_, whole)| whole);
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    if let Some((_, whole)) = SHORT_NAMES.iter().find(|(short, _)| *short == name) {
+        return parse_method(&format!("{whole},{rest}"));
+    }
     let mut parameters = BTreeMap::new();
     for assignment in rest.split(',').filter(|part| !part.is_empty()) {
         let (key, value) = assignment

@@ -273,7 +273,7 @@ pub const SECTIONS: &[Section] = &[
             key(
                 "gap",
                 "an estimate of f - f* relative to the first, by methods that have one",
-                "4e-7 with `{machine}` and core-newton",
+                "4e-7 with core-newton where f* is not known",
                 "above 0",
             ),
             key("gap_absolute", "the same as it is, in the units of f", "none", "above 0; not with `stop.gap`"),

@@ -35,11 +35,12 @@ pub struct Pooled {
 }
 
 impl Pooled {
-    /// What it would take a machine, on average, to send its rows once.
+    /// What it would take a machine, on average, to send its rows once and to be sent x in 32-bit floats.
     pub fn shipped_bytes(&self) -> Result<Option<f64>> {
         let Some(example) = &self.example else { return Ok(None) };
         let share = self.problem.row_count() as f64 / self.problem.machines() as f64;
-        Ok(Some(corewire_data::pack(example)?.len() as f64 * share / example.rows() as f64))
+        let rows = corewire_data::pack(example)?.len() as f64 * share / example.rows() as f64;
+        Ok(Some(rows + 4.0 * self.problem.dim() as f64))
     }
     /// The rows as they can be sent, if they are from a file.
     pub fn shipment(&self) -> Option<Arc<dyn Shipment>> {
@@ -84,6 +85,7 @@ impl Shipment for Shipped {
         let mut job = job.clone();
         // A path of penalties has another one than the file was read with.
         job.set_alpha(self.problem.spec().alpha);
+        job.problem.test = None;
         let pooled = prepared(&job, rows, None, randomness).map_err(|error| format!("{error:#}"))?;
         pooled.problem.pooled().ok_or_else(|| "there are no rows to solve for".to_owned())
     }

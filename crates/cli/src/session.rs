@@ -16,7 +16,7 @@ use corewire_optim::catalogue::{self, Constants, MethodInfo, Request, WireKind};
 use corewire_optim::decentral::{Averaging, GossipWire};
 use corewire_optim::layout::Layout;
 use corewire_optim::method::Method;
-use corewire_optim::method::newton::most_rows;
+use corewire_optim::method::newton::{MOST_TELLINGS, most_rows};
 use corewire_optim::optimum;
 use corewire_optim::predict::{self, HeldOutRows, Known, STATISTICS_ROWS};
 use corewire_optim::probe::Probe;
@@ -841,8 +841,17 @@ const MOST_HUB_BYTES: f64 = 2e9;
 
 /// What the hub of core-newton keeps of one telling at most: rows of curvature of every machine.
 pub fn hub_bytes(facts: &Facts, detail: f64) -> f64 {
+    hub_rows(facts, most_rows(detail))
+}
+
+/// And what it keeps of all of them: on quadratics they add up.
+pub fn most_hub_bytes(facts: &Facts, detail: f64) -> f64 {
+    hub_rows(facts, most_rows(detail) * if facts.quadratic { MOST_TELLINGS } else { 1 })
+}
+
+fn hub_rows(facts: &Facts, rows: usize) -> f64 {
     let columns = facts.dim / facts.blocks;
-    8.0 * most_rows(detail).min(columns) as f64 * facts.machines as f64 * columns as f64
+    8.0 * rows.min(columns) as f64 * facts.machines as f64 * columns as f64
 }
 
 /// The method that auto stands for where no trial can be made.

@@ -244,7 +244,8 @@ pub fn print(
             ))?;
         }
     }
-    if let Some(shipped) = session.pooled.as_ref().map_or(Ok(None), Pooled::shipped_bytes)? {
+    let pooled = session.pooled.as_ref().filter(|_| !prepared.info.ships_rows());
+    if let Some(shipped) = pooled.map_or(Ok(None), Pooled::shipped_bytes)? {
         // A message each way.
         let cost = job.link.map_or(shipped, |link| link.seconds(2.0, shipped));
         if cost < report.link_seconds.unwrap_or(report.wire_bytes) {
@@ -265,7 +266,9 @@ pub fn print(
     if let Some(seconds) = report.link_seconds {
         out::line(&format!("on the link of the job: {}", units::seconds(seconds)))?;
     }
-    out::line(if report.family.is_none() {
+    out::line(if prepared.info.ships_rows() {
+        "messages are not protected: anyone who sees them sees the rows"
+    } else if report.family.is_none() {
         "messages are not protected: anyone who sees them sees the gradients"
     } else if job.method.seed_file.is_none() {
         "the seed is a public number: anyone who sees the messages can rebuild the gradient's estimate; \

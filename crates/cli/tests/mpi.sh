@@ -27,6 +27,18 @@ for configuration in "core-newton hadamard q" "core-agd hadamard q" "core-agd ga
     echo "ok: $configuration has the digest of threads on 1 to 4 processes"
 done
 
+# A method of one round is at its target when it ends, on every engine, and its rows come from all processes.
+settings=(--json --set machines.count=4 --set method.name=ship-rows)
+expected=$("$corewire" run "${settings[@]}" | digest)
+for processes in 1 2 4; do
+    found=$(timeout 120 mpirun --oversubscribe -n "$processes" "$corewire" run --engine mpi "${settings[@]}")
+    if [ "$(digest <<<"$found")" != "$expected" ] || ! grep -q '"reached":true' <<<"$found"; then
+        echo "failed: ship-rows on $processes processes gives $found, threads $expected"
+        exit 1
+    fi
+done
+echo "ok: ship-rows ends at its target on 1, 2 and 4 processes"
+
 # Only process 0 knows that f* took too long, and tells the others when estimates end the run: a round later than where it need not.
 settings=(--json --set machines.count=4 --set method.name=core-newton --set limits.optimum_seconds=0)
 rounds() { grep -o '"rounds":[0-9]*' | grep -o '[0-9]*'; }

@@ -675,6 +675,9 @@ fn an_estimated_gap_ends_a_run_as_it_is_or_relative_to_the_first() {
     }
     let [coarse, fine] = ["stop.gap=1e-2", "stop.gap=1e-8"].map(|key| run(&[key]));
     assert!(coarse["ended"] == "gap" && coarse["rounds"].as_u64() < fine["rounds"].as_u64(), "{coarse} {fine}");
+    // auto then chooses from those that estimate it.
+    let chosen = object(&["run", "--set", "stop.gap_absolute=1e-3", "--set", "stop.target=1e-9"]);
+    assert!(chosen["method"] == "core-newton" && chosen["ended"] == "gap", "{chosen}");
     let both = ["run", "--set", "stop.gap=1e-3", "--set", "stop.gap_absolute=1e-3"];
     assert!(complaint(&both).contains("keep one"), "{}", complaint(&both));
     let other = complaint(&["run", "--set", "method.name=core-agd", "--set", "stop.gap_absolute=1e-3"]);
@@ -720,8 +723,16 @@ fn the_rows_themselves_take_one_exchange_and_end_at_the_optimum() {
         assert!(report["reached"] == true && report["relative"].as_f64().unwrap() < 1e-10, "{keys:?}: {report}");
         assert_eq!(report["down_bytes"].as_f64(), report["dim"].as_f64().map(|dim| 4.0 * dim), "{keys:?}");
     }
+    // Bounds hold to the last bit.
+    let bounded = folder.path().join("bounded");
+    let keys = settings(&["method.name=ship-rows", "problem.upper=0.1", "problem.lower=-0.3"]);
+    object(&[&["run", "--out", text(&bounded)], &keys[..]].concat());
+    let x = corewire_journal::read_model(&bounded.join("model.safetensors")).unwrap().0.remove("x").unwrap();
+    assert!(x.contains(&0.1) && x.iter().all(|x| (-0.3..=0.1).contains(x)), "{x:?}");
     let refused =
         |keys: &[&str]| complaint(&[&["run", "--set", "method.name=ship-rows"], &settings(keys)[..]].concat());
+    let flat = refused(&["problem.alpha=0"]);
+    assert!(flat.contains("set `problem.alpha` above 0"), "{flat}");
     let power = refused(&["problem.data=power-law", "problem.model=quadratic", "problem.dim=10"]);
     assert!(power.contains("are no file"), "{power}");
     let shards = folder.path().join("shards");
@@ -731,10 +742,10 @@ fn the_rows_themselves_take_one_exchange_and_end_at_the_optimum() {
     assert!(sites.contains("stay at their sites"), "{sites}");
     // It stands in a comparison, and so do conjugate gradients in 16 and 8 bits under short names.
     let out = folder.path().join("compared");
-    let call = ["compare", "--methods", "cg,cg-bf16,cg-int8,ship-rows", "--no-tune", "--out", text(&out)];
+    let call = ["compare", "--methods", "cg,cg-bf16,cg-int8;replace=0,ship-rows", "--no-tune", "--out", text(&out)];
     let methods: Vec<_> = objects(&call).iter().map(|report| report["method"].as_str().unwrap().to_owned()).collect();
     assert!(
-        ["cg:codec=bf16", "cg:codec=int8", "ship-rows"].iter().all(|id| methods.iter().any(|m| m == id)),
+        ["cg:codec=bf16", "cg:codec=int8,replace=0", "ship-rows"].iter().all(|id| methods.iter().any(|m| m == id)),
         "{methods:?}"
     );
 }

@@ -1,7 +1,8 @@
 //! Rows as they were read, in few bytes, for whoever may send the rows themselves: packed at one place, unpacked at another. Not a file
 //! format: both ends know the columns.
 
-use std::io::{self, Read, Write};
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use lzma_rust2::{XzOptions, XzReader, XzWriter};
@@ -12,6 +13,8 @@ use crate::{DataError, DataSet, Matrix, Raw, ReadOptions, Table, parse_libsvm, w
 
 /// More than this is packed as text alone.
 const MOST_PIXELS: usize = 10_000_000;
+/// What one machine packed may not unpack to more than this.
+const MOST_UNPACKED: u64 = 4 << 30;
 /// Rows as LIBSVM text.
 const TEXT: u8 = 0;
 /// A byte for each number, then one for each label.
@@ -38,8 +41,9 @@ pub fn pack(raw: &Raw) -> io::Result<Vec<u8>> {
 pub fn unpack(packed: &[&[u8]], like: &Raw) -> Result<Raw, DataError> {
     match like {
         Raw::Rows(like, fixed) => {
-            let parts: Vec<DataSet> = packed.iter().map(|packed| rows(packed, like)).collect::<Result<_, _>>()?;
-            Ok(Raw::Rows(joined(&parts, like), *fixed))
+            let mut rows = Joined::like(like);
+            packed.iter().try_for_each(|packed| rows.append(packed))?;
+            Ok(Raw::Rows(rows.whole(like), *fixed))
         }
         Raw::Table(like) => {
             let mut table = like.select(&[]);
@@ -50,16 +54,21 @@ pub fn unpack(packed: &[&[u8]], like: &Raw) -> Result<Raw, DataError> {
 }
 
 fn compress(form: u8, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Vec<u8>> {
-    let mut packed = XzWriter::new(vec![form], XzOptions::with_preset(6))?;
+    // Numbers are written one by one.
+    let mut packed = BufWriter::new(XzWriter::new(vec![form], XzOptions::with_preset(6))?);
     write(&mut packed)?;
-    packed.finish()
+    packed.into_inner().map_err(|error| error.into_error())?.finish()
 }
 
 /// What was packed, if it is of one of these forms.
 fn decompress(packed: &[u8], forms: &[u8]) -> Result<(u8, Vec<u8>), DataError> {
     let (&form, packed) = packed.split_first().filter(|(form, _)| forms.contains(form)).ok_or_else(damaged)?;
     let mut bytes = Vec::new();
-    XzReader::new_mem_limit(packed, false, XZ_MEMORY_KIB).read_to_end(&mut bytes).map_err(|_| damaged())?;
+    let reader = XzReader::new_mem_limit(packed, false, XZ_MEMORY_KIB);
+    reader.take(MOST_UNPACKED + 1).read_to_end(&mut bytes).map_err(|_| damaged())?;
+    if bytes.len() as u64 > MOST_UNPACKED {
+        return Err(DataError::file(Path::new("packed rows"), "they unpack to more than 4 GiB"));
+    }
     Ok((form, bytes))
 }
 
@@ -82,47 +91,67 @@ fn as_bytes(set: &DataSet) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn rows(packed: &[u8], like: &DataSet) -> Result<DataSet, DataError> {
-    let dim = like.dim();
-    match decompress(packed, &[TEXT, BYTES])? {
-        (_, bytes) if bytes.is_empty() => Ok(like.select(&[])),
-        (TEXT, text) => {
-            let options = ReadOptions { dim: Some(dim), ..ReadOptions::default() };
-            parse_libsvm(Path::new("packed rows"), &text, &options)
-        }
-        (_, bytes) => {
-            if bytes.len() % (dim + 1) != 0 {
-                return Err(damaged());
-            }
-            let (pixels, labels) = bytes.split_at(bytes.len() / (dim + 1) * dim);
-            let numbers = |bytes: &[u8]| bytes.iter().map(|&byte| f64::from(byte)).collect::<Vec<_>>();
-            Ok(DataSet::new("packed rows", Matrix::dense(numbers(pixels), dim), numbers(labels)))
-        }
-    }
+/// Rows of several machines, stored as those of one set are.
+struct Joined {
+    dim: usize,
+    /// Where each row ends among the entries, and the columns of these; `None` where rows are dense.
+    sparse: Option<(Vec<usize>, Vec<u32>)>,
+    values: Vec<f64>,
+    labels: Vec<f64>,
 }
 
-/// All rows in one set, stored as those of `like` are.
-fn joined(parts: &[DataSet], like: &DataSet) -> DataSet {
-    let labels = parts.iter().flat_map(|part| part.labels.iter().copied()).collect();
-    let all = || parts.iter().flat_map(|part| part.matrix.iter());
-    let matrix = if like.matrix.is_sparse() {
-        let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-        for row in all() {
-            for (column, value) in row.entries().filter(|entry| entry.1 != 0.0) {
-                indices.push(column as u32);
-                values.push(value);
+impl Joined {
+    fn like(set: &DataSet) -> Self {
+        let sparse = set.matrix.is_sparse().then(|| (vec![0], Vec::new()));
+        Self { dim: set.dim(), sparse, values: Vec::new(), labels: Vec::new() }
+    }
+
+    fn append(&mut self, packed: &[u8]) -> Result<(), DataError> {
+        match decompress(packed, &[TEXT, BYTES])? {
+            (_, bytes) if bytes.is_empty() => {}
+            (TEXT, text) => {
+                let options = ReadOptions { dim: Some(self.dim), ..ReadOptions::default() };
+                let rows = parse_libsvm(Path::new("packed rows"), &text, &options)?;
+                rows.matrix.iter().zip(&rows.labels).for_each(|(row, &label)| self.push(row.entries(), label));
             }
-            offsets.push(values.len());
+            (_, bytes) => {
+                if bytes.len() % (self.dim + 1) != 0 {
+                    return Err(damaged());
+                }
+                let (pixels, labels) = bytes.split_at(bytes.len() / (self.dim + 1) * self.dim);
+                for (row, &label) in pixels.chunks_exact(self.dim).zip(labels) {
+                    self.push(row.iter().map(|&byte| f64::from(byte)).enumerate(), f64::from(label));
+                }
+            }
         }
-        Matrix::sparse(offsets, indices, values, like.dim())
-    } else {
-        let mut values = vec![0.0; all().count() * like.dim()];
-        for (row, out) in all().zip(values.chunks_exact_mut(like.dim())) {
-            row.entries().for_each(|(column, value)| out[column] = value);
+        Ok(())
+    }
+
+    fn push(&mut self, entries: impl Iterator<Item = (usize, f64)>, label: f64) {
+        self.labels.push(label);
+        match &mut self.sparse {
+            Some((ends, columns)) => {
+                for (column, value) in entries.filter(|entry| entry.1 != 0.0) {
+                    columns.push(column as u32);
+                    self.values.push(value);
+                }
+                ends.push(self.values.len());
+            }
+            None => {
+                let first = self.values.len();
+                self.values.resize(first + self.dim, 0.0);
+                entries.for_each(|(column, value)| self.values[first + column] = value);
+            }
         }
-        Matrix::dense(values, like.dim())
-    };
-    DataSet::new(like.name.clone(), matrix, labels)
+    }
+
+    fn whole(self, like: &DataSet) -> DataSet {
+        let matrix = match self.sparse {
+            Some((ends, columns)) => Matrix::sparse(ends, columns, self.values, self.dim),
+            None => Matrix::dense(self.values, self.dim),
+        };
+        DataSet::new(like.name.clone(), matrix, self.labels)
+    }
 }
 
 /// A line with the number of cells, then numbers as text; or a line with the words that occur, as JSON, then places among them. What is
@@ -171,12 +200,13 @@ fn append(table: &mut Table, packed: &[u8]) -> Result<(), DataError> {
             Cells::Words { words, codes } => {
                 let line = lines.next().ok_or_else(damaged)?;
                 let used: Vec<String> = serde_json::from_str(line).map_err(|_| damaged())?;
-                let place = |word: &String| words.iter().position(|known| known == word).ok_or_else(damaged);
-                let places: Vec<usize> = used.iter().map(place).collect::<Result<_, _>>()?;
+                let known: HashMap<&String, u32> = words.iter().zip(0..).collect();
+                let place = |word| known.get(word).copied().ok_or_else(damaged);
+                let places: Vec<u32> = used.iter().map(place).collect::<Result<_, _>>()?;
                 for _ in 0..count {
                     let line = lines.next().ok_or_else(damaged)?;
                     let place = || places.get(line.parse::<usize>().ok()?);
-                    codes.push(if line.is_empty() { MISSING_WORD } else { *place().ok_or_else(damaged)? as u32 });
+                    codes.push(if line.is_empty() { MISSING_WORD } else { *place().ok_or_else(damaged)? });
                 }
             }
         }
@@ -232,7 +262,7 @@ mod tests {
         let Raw::Table(table) = words() else { unreachable!("it is a table") };
         let row = pack(&Raw::Table(table.clone())).unwrap().len();
         let many = pack(&Raw::Table(table.select(&[0, 1].repeat(1000)))).unwrap().len();
-        assert!(many < 10 * row, "{many} bytes for 2000 rows, {row} for four");
+        assert!(many < 2 * row, "{many} bytes for 2000 rows, {row} for four");
     }
 
     #[test]

@@ -511,11 +511,12 @@ impl Watch<'_> {
             return Ok(Status { record, ended, snapshot, wish: 0 });
         }
         let (ended, snapshot) = read_word(wish);
-        let ended = common.or(ended).or(done);
         let (passed, verdict, wanted) = match rank {
             0 => decide(self, Passed::averaged(&own), part.observer),
             _ => (Passed::new(Passed::averaged(&own), &own), None, false),
         };
+        // A method that is done ends at once, on all machines; whether that is at the target machine 0 alone may know.
+        let ended = common.or(ended).or_else(|| done.map(|done| verdict.unwrap_or(done)));
         let seconds = part.observer.seconds();
         Ok(Status {
             record: self.record(round, outcome, passed, seconds),

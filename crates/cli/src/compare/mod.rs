@@ -30,6 +30,8 @@ use results::{Results, write_page};
 const DEFAULT: &str = "\
     core-newton,core-agd,core-cg,core-gd,cg,lbfgs,acgd,cgd,ef21,diana,marina,scaffnew,scaffold,topk-ef,qsgd,drive,powersgd,ef-signsgd,\
     ship-rows";
+/// Rows are sent, without being asked for, up to so many entries.
+const MOST_SENT: usize = 4_000_000;
 /// What it trains networks with: each kind of compression that has been proposed for them.
 const NETWORKS: &str = "core-sgd,sgd,qsgd,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden,onebit-adam";
 /// Arguments of `corewire compare`.
@@ -92,9 +94,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         bail!("`--seeds` counts up from `method.seed`, and a secret seed is one: remove `method.seed_file`");
     }
     let mut wanted = methods(arguments.methods.as_deref().unwrap_or(if network { NETWORKS } else { DEFAULT }))?;
-    if arguments.methods.is_none() && session.problem()?.data().is_none() {
-        // There are no rows to send.
-        wanted.retain(|(name, _)| name != "ship-rows");
+    if arguments.methods.as_deref().is_none_or(|methods| methods == "all") {
+        // There must be rows, and not so many that packing them takes minutes; what they would take is told all the same.
+        let sends = session.problem()?.data().is_some_and(|data| data.matrix.nonzeros() <= MOST_SENT);
+        wanted.retain(|(name, _)| sends || name != "ship-rows");
     }
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {

@@ -53,6 +53,9 @@ impl Method for ShipRows {
     }
 
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        if context.objective.is_convex() && context.objective.strong_convexity() == 0.0 {
+            return Err(RunError::Unsuited("ship-rows needs one optimum: set `problem.alpha` above 0".to_owned()));
+        }
         admit(context.objective, "ship-rows")
     }
 
@@ -85,6 +88,9 @@ impl Method for ShipRows {
         if !numbers::read_floats(&reply.message, false, x) {
             return Err(CommError::refused(0, "its optimum has another number of coordinates").into());
         }
+        // 32 bits may be beyond a bound by the last of them.
+        let proximal = context.objective.proximal();
+        x.iter_mut().for_each(|x| *x = proximal.clamp(*x));
         *rounds += 1.0;
         Ok(Outcome::default())
     }

@@ -12,14 +12,14 @@ use super::code::{CodedVector, Energies, dithers, push_short, read_short, refuse
 use super::composite::Composite;
 use super::link::{Link, read_factors_head};
 use super::preconditioner::{Preconditioner, block_mean};
-use super::{Curvature, Reply, Rules};
+use super::{Curvature, MOST_TELLINGS, Reply, Rules};
 use crate::method::secants::Secants;
 use crate::state::{Scope, Visitor};
 
 /// Secant pairs that are kept.
 const PAIRS: usize = 20;
 /// How often factors are asked for again at most, and, where progress is slow, how many exchanges apart.
-const REFRESHES: f64 = 3.0;
+const REFRESHES: f64 = MOST_TELLINGS as f64 - 1.0;
 const APART: u64 = 2;
 /// Where gradients scatter more than this times what sampling explains, machines are unlike.
 const SCATTER: f64 = 2.0;

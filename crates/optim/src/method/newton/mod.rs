@@ -67,6 +67,9 @@ pub struct Rules {
     pub eta_down: f64,
 }
 
+/// How often machines tell their curvature at most; on quadratics what they told adds up.
+pub const MOST_TELLINGS: usize = 4;
+
 /// Rows of curvature that a machine sends at most at a time.
 pub fn most_rows(detail: f64) -> usize {
     (MOST_ROWS as f64 * detail.min(MOST_DETAIL)) as usize
