@@ -468,7 +468,7 @@ pub fn held_out(job: &Job, kept: Option<Raw>, columns: usize, preparation: &Prep
         (Some(TestRows::File(path)), _) => {
             let schema = preparation.schema.clone();
             let dim = schema.is_none().then_some(columns);
-            let options = ReadOptions { dim, schema, ..read_options(job) };
+            let options = ReadOptions { dim, schema, held_out: true, ..read_options(job) };
             corewire_data::read(path, &options).with_context(|| "cannot use `problem.test`")?
         }
     };

@@ -39,15 +39,14 @@ fn check_columns(path: &Path, columns: usize, options: &ReadOptions) -> Result<(
     }
 }
 
-/// Reads a folder: CIFAR's training files within it, or a folder of pictures for each class.
+/// Reads a folder: CIFAR's training files within it, or its test files where they are asked for, or a folder of pictures for each class.
 pub(crate) fn read_folder(folder: &Path, options: &ReadOptions) -> Result<Raw, DataError> {
     let entries = listed(folder)?;
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let kinds: &[&str] = if options.held_out { &["test"] } else { &["data_batch", "train"] };
     let batches: Vec<&PathBuf> = entries
         .iter()
-        .filter(|path| {
-            name(path).ends_with(".bin") && ["data_batch", "train"].iter().any(|kind| name(path).starts_with(kind))
-        })
+        .filter(|path| name(path).ends_with(".bin") && kinds.iter().any(|kind| name(path).starts_with(kind)))
         .collect();
     if !batches.is_empty() {
         let (mut values, mut labels) = (Vec::new(), Vec::new());

@@ -41,6 +41,8 @@ pub struct ReadOptions {
     pub max_expansion: u64,
     /// The bytes of memory that what is read may lead to, copies included.
     pub max_memory: u64,
+    /// Whether rows to be scored by are wanted: of a folder with CIFAR's files, those of its test set.
+    pub held_out: bool,
     /// Whether a file without a row is a data set: a machine's shard may be empty. LIBSVM then needs `dim`.
     pub allow_empty: bool,
 }
@@ -61,6 +63,7 @@ impl Default for ReadOptions {
             max_bytes: 4 << 30,
             max_expansion: 250,
             max_memory: u64::MAX,
+            held_out: false,
             allow_empty: false,
         }
     }
