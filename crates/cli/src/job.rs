@@ -10,7 +10,7 @@ use corewire_comm::{Deadline, Link};
 use corewire_data::shard::Split;
 use corewire_data::{ColumnOptions, ColumnRef, Missing, Normalise, ReadOptions};
 use corewire_nn::Architecture;
-use corewire_optim::catalogue::{MethodSettings, Sent, StepKind, Training, WireKind, find, nearest};
+use corewire_optim::catalogue::{MethodInfo, MethodSettings, Sent, StepKind, Training, WireKind, find, nearest};
 use corewire_optim::method::core::Goal;
 use corewire_optim::problem::Model;
 use corewire_optim::proximal::Proximal;
@@ -260,6 +260,11 @@ pub struct MethodSpec {
 }
 
 impl MethodSpec {
+    /// Whether every round is a pass over all rows, of a network too.
+    fn passes_over_all_rows(&self) -> bool {
+        self.name.as_deref().and_then(|name| find(name).ok()).is_some_and(MethodInfo::compares)
+    }
+
     /// Refuses a key that the named method would ignore.
     pub fn refuse_unread(&self) -> Result<()> {
         let Some(info) = self.name.as_deref().and_then(|name| find(name).ok()) else { return Ok(()) };
@@ -422,7 +427,10 @@ impl Job {
     /// Settles how many rounds the passes over so many rows are, also in the copy that a run keeps, and how often f is looked at.
     pub fn settle_epochs(&mut self, rows: usize) {
         let Some(training) = &self.method.settings.training else { return };
-        let per_epoch = (rows / (self.machines * training.batch).max(1)).max(1) as f64;
+        let per_epoch = match self.method.passes_over_all_rows() {
+            true => 1.0,
+            false => (rows / (self.machines * training.batch).max(1)).max(1) as f64,
+        };
         let epochs = self.stop.epochs.take().unwrap_or(DEFAULT_EPOCHS);
         let rounds = self.stop.rounds.unwrap_or((epochs * per_epoch).ceil() as u64);
         self.stop.evaluate_every.get_or_insert(per_epoch as u64);
@@ -877,19 +885,17 @@ fn read_problem(reader: &Reader<'_>, base: Option<&Path>, data: DataSource) -> R
     })
 }
 
+/// The keys that only mini-batches of a network heed.
+const TRAINING_KEYS: [&str; 5] =
+    ["method.ratio", "method.send", "method.weight_decay", "method.schedule", "method.warm_up"];
+
 /// How a network is trained; the same keys are refused for any other model.
 fn read_training(reader: &Reader<'_>, model: ModelKind, step: StepKind, stop: &StopSpec) -> Result<Option<Training>> {
     let share = |value: f64| (0.0..1.0).contains(&value);
-    let keys =
-        ["method.ratio", "method.send", "method.weight_decay", "method.schedule", "method.warm_up", "stop.epochs"];
-    let set = keys.iter().find(|key| reader.get(key).is_some());
+    let set = TRAINING_KEYS.iter().chain(&["stop.epochs"]).find(|key| reader.get(key).is_some());
     let rate = match step {
-        StepKind::Auto => DEFAULT_RATE,
         StepKind::Fixed(step) => step,
-        _ if model.is_network() => {
-            bail!("`method.step` of a network is its rate, a positive number; leave it out for {DEFAULT_RATE}")
-        }
-        _ => 0.0,
+        _ => DEFAULT_RATE,
     };
     let training = Training {
         rate,
@@ -936,6 +942,7 @@ fn read_method(
         ("line-search", StepKind::LineSearch),
         ("option-1", StepKind::OptionI),
         ("option-2", StepKind::OptionII),
+        ("theory-2", StepKind::TheoryII),
     ];
     let step = reader.string("method.step", "auto")?;
     let step = match (steps.iter().find(|(word, _)| *word == step), step.parse::<f64>()) {
@@ -1067,6 +1074,14 @@ fn read_table(reader: &Reader<'_>, base: Option<&Path>) -> Result<Job> {
     };
     let link = read_link(reader)?;
     let method = read_method(reader, base, link, &stop, problem.model)?;
+    if problem.model.is_network() && method.passes_over_all_rows() {
+        let batches = ["method.batch", "method.momentum", "problem.augment"];
+        if let Some(key) = TRAINING_KEYS.iter().chain(&batches).find(|key| reader.get(key).is_some()) {
+            bail!(
+                "`{key}` is for mini-batches, and core-nonconvex passes over all rows in every round: leave it out, or take core-sgd"
+            );
+        }
+    }
     let graph = read_graph(reader, base)?;
     reader.finish()?;
     if problem.data == DataSource::PowerLaw && problem.alpha == 0.0 && problem.decay > 0.0 && stop.target().is_some() {

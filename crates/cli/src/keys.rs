@@ -37,8 +37,8 @@ pub const SECTIONS: &[Section] = &[
                 "data",
                 "where the rows are",
                 "`\"digits\"`, bundled",
-                "`\"digits\"`, `\"power-law\"`, a path (LIBSVM, IDX, CSV; plain, gz, bz2, xz; Parquet with the feature \
-                 `parquet`), a pattern with `{machine}`, or a list with one path per machine",
+                "`\"digits\"`, `\"power-law\"`, a path (LIBSVM, IDX, CSV, the binary files of CIFAR or a folder with them; plain, gz, \
+                 bz2, xz; Parquet with the feature `parquet`, folders of pictures with `pictures`), a pattern with `{machine}`, or a list with one path per machine",
             ),
             key(
                 "model",
@@ -192,7 +192,7 @@ pub const SECTIONS: &[Section] = &[
                 "step",
                 "how far to step",
                 "auto",
-                "auto, safe, theory, line-search, option-1, option-2, or a positive number",
+                "auto, safe, theory, line-search, option-1, option-2, theory-2, or a positive number; of networks, a rate, 0.03 where it is left out",
             ),
             key(
                 "damping",
@@ -226,7 +226,12 @@ pub const SECTIONS: &[Section] = &[
                 "true",
                 "true, false",
             ),
-            key("hessian_lipschitz", "Lipschitz constant of the Hessian, for option-1 and option-2", "1", "above 0"),
+            key(
+                "hessian_lipschitz",
+                "Lipschitz constant of the Hessian, for option-1, option-2, theory and theory-2",
+                "1",
+                "above 0",
+            ),
             key(
                 "goal",
                 "what automatic choices minimise",

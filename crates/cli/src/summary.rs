@@ -174,13 +174,13 @@ pub fn print(
     let (job, last) = (&session.job, &finish.last);
     let passed = &last.traffic;
     out::line(&format!(
-        "{} on {} ({}, d = {}), {} machines, m = {}, wire {}",
+        "{} on {} ({}, d = {}), {} machines{}, wire {}",
         report.method,
         report.data,
         report.model,
         report.dim,
         report.machines,
-        report.budget.map_or("d".to_owned(), |budget| budget.to_string()),
+        report.budget.map_or(String::new(), |budget| format!(", m = {budget}")),
         report.wire
     ))?;
     // The bundled rows are always the same, and so is what becomes of them.

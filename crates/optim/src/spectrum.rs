@@ -110,9 +110,15 @@ impl Density {
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
     }
 
-    /// The magnitudes with their counts, largest first.
-    pub fn magnitudes(&self) -> Spectrum {
-        Spectrum::from_levels(self.nodes.iter().map(|&(value, count)| (value.abs(), count)).collect())
+    /// Eigenvalues and how many each stands for.
+    pub fn nodes(&self) -> &[(f64, f64)] {
+        &self.nodes
+    }
+
+    /// The magnitudes of the eigenvalues of one sign, largest first, with their counts.
+    pub fn side(&self, negative: bool) -> Spectrum {
+        let side = self.nodes.iter().filter(|node| (node.0 < 0.0) == negative);
+        Spectrum::from_levels(side.map(|&(value, count)| (value.abs(), count)).collect())
     }
 }
 

@@ -78,9 +78,10 @@ fn products_with_the_hessian_are_symmetric_and_follow_differences_of_gradients()
 }
 
 /// E f(x - h g~) <= f(x) - (3/4) h |g|^2 but for third derivatives, with h = m/(2 (r_1 + (m + 1) L)): the mean over 200 rounds, on a
-/// landscape that was estimated. A half is asked, for the third derivatives and the noise of the mean.
+/// landscape that was estimated. A half is asked, for the third derivatives and the noise of the mean. Option II has sqrt(L Delta) in the
+/// place of the norm, which is at most about as large: its steps are no longer, and descend likewise.
 #[test]
-fn a_step_of_option_one_descends_as_its_inequality_says() {
+fn a_step_of_either_option_descends_as_its_inequality_says() {
     let problem = problem(8, 200, 1);
     let (mut objective, dim) = (problem.objective(0), problem.dim());
     let mut x = problem.start().to_vec();
@@ -98,18 +99,20 @@ fn a_step_of_option_one_descends_as_its_inequality_says() {
             budget: 40.0,
             dim: dim as f64,
         };
-        let step = landscape.step(norm, false);
         let sketch = AnySketch::new(Family::Gaussian, &randomness(5), dim, 40).unwrap();
         let (mut scalars, mut estimate) = (vec![0.0; 40], vec![0.0; dim]);
         let before = objective.value(&x);
-        let mut fallen = 0.0;
-        for round in 0..200 {
-            sketch.project(round, &gradient, &mut scalars);
-            sketch.reconstruct(round, &scalars, &mut estimate);
-            let moved: Vec<f64> = x.iter().zip(&estimate).map(|(x, g)| x - step * g).collect();
-            fallen += (before - objective.value(&moved)) / 200.0;
+        for bound in [norm, (landscape.smoothness * landscape.gap).sqrt()] {
+            let step = landscape.step(bound, false);
+            let mut fallen = 0.0;
+            for round in 0..200 {
+                sketch.project(round, &gradient, &mut scalars);
+                sketch.reconstruct(round, &scalars, &mut estimate);
+                let moved: Vec<f64> = x.iter().zip(&estimate).map(|(x, g)| x - step * g).collect();
+                fallen += (before - objective.value(&moved)) / 200.0;
+            }
+            assert!(fallen > 0.5 * step * norm * norm, "fell by {fallen}, of {}", step * norm * norm);
         }
-        assert!(fallen > 0.5 * step * norm * norm, "fell by {fallen}, of {}", step * norm * norm);
         for _ in 0..30 {
             objective.gradient(&x, &mut gradient);
             x.iter_mut().zip(&gradient).for_each(|(x, g)| *x -= 0.5 * g);

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
-use corewire_optim::catalogue;
+use corewire_optim::catalogue::{self, MethodInfo};
 use corewire_optim::run::{Ended, Passed};
 
 use crate::interrupt::{self, interrupted, watch_interrupts};
@@ -101,6 +101,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {
+        if network && catalogue::find(name).is_ok_and(MethodInfo::compares) {
+            bail!("`{name}` passes over all rows in every round, where the others take mini-batches: run it by itself");
+        }
         session.with_method(name, parameters.clone()).check_method()?;
     }
     let tuning = tuning(&session, arguments)?;

@@ -234,7 +234,7 @@ impl Builder<'_> {
         batch: Option<Batch>,
     ) -> Box<dyn Method> {
         match &self.settings.training {
-            Some(training) => self.trained(training, estimator, Sent::Gradient),
+            Some(training) => Box::new(self.trained(training, estimator, Sent::Gradient)),
             None => Box::new(GradientMethod::new(estimator, self.descending(step)).with_batch(batch)),
         }
     }
@@ -245,7 +245,7 @@ impl Builder<'_> {
         training: &Training,
         estimator: impl MeanEstimator<T> + 'static,
         usual: Sent,
-    ) -> Box<dyn Method>
+    ) -> GradientMethod<Momentum<T, Box<dyn MeanEstimator<T>>>, Descent>
     where
         Momentum<T, Box<dyn MeanEstimator<T>>>: MeanEstimator,
     {
@@ -257,10 +257,8 @@ impl Builder<'_> {
         let inner: Box<dyn MeanEstimator<T>> = Box::new(estimator);
         let estimator = Momentum::new(inner, self.dim, on_machines);
         let batch = Batch::new(training.batch, self.randomness);
-        boxed(
-            GradientMethod::new(estimator, training.descent(self.start(), in_step, self.scale * gain))
-                .with_batch(Some(batch)),
-        )
+        GradientMethod::new(estimator, training.descent(self.start(), in_step, self.scale * gain))
+            .with_batch(Some(batch))
     }
 
     /// Descent by this step of theory.

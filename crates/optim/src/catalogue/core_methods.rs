@@ -197,7 +197,7 @@ fn core_training(b: &Builder<'_>, training: &Training) -> Built {
     let estimator = plan(b, Quantiser { theta: 0.0, ..AGD_CODE })?
         .estimator::<f32>(b.dim, budget)
         .map_err(|error| error.to_string())?;
-    Ok(b.trained(training, estimator, Sent::Momentum))
+    Ok(boxed(b.trained(training, estimator, Sent::Momentum).with_budget(budget)))
 }
 
 /// What the settings make of a sketch with this code.
@@ -240,6 +240,7 @@ fn step_rule(b: &Builder<'_>) -> Result<StepRule, String> {
         StepKind::Fixed(step) => StepRule::Fixed(step),
         StepKind::OptionI => return Err(does_not_fit(b, "option-1")),
         StepKind::OptionII => return Err(does_not_fit(b, "option-2")),
+        StepKind::TheoryII => return Err(does_not_fit(b, "theory-2")),
     })
 }
 
@@ -250,6 +251,7 @@ fn nonconvex_rule(b: &Builder<'_>) -> Result<Option<Rule>, String> {
         StepKind::OptionI => (false, false),
         StepKind::Theory => (false, true),
         StepKind::OptionII => (true, false),
+        StepKind::TheoryII => (true, true),
         StepKind::Safe => return Err(does_not_fit(b, "safe")),
         StepKind::LineSearch => return Err(does_not_fit(b, "line-search")),
     };

@@ -110,8 +110,12 @@ impl MethodInfo {
     /// Whether it trains networks: by mini-batches, a rate and descent, or by comparing values.
     pub fn trains(&self) -> bool {
         let batches = self.parameters.iter().any(|parameter| parameter.name == "batch");
-        matches!(self.id, "core-sgd" | "core-nonconvex")
-            || (batches && !matches!(self.family, "local" | "variance-reduced"))
+        self.id == "core-sgd" || self.compares() || (batches && !matches!(self.family, "local" | "variance-reduced"))
+    }
+
+    /// Whether it passes over all rows in every round, of a network too, and compares values of f.
+    pub fn compares(&self) -> bool {
+        self.id == "core-nonconvex"
     }
 
     /// Whether it has a `scale` that a grid can tune.
@@ -160,7 +164,7 @@ pub enum StepKind {
     Auto,
     /// m/(tr + (m + 1) L).
     Safe,
-    /// The paper's.
+    /// The paper's; Option I as printed for non-convex problems.
     Theory,
     /// Exact along each estimate.
     LineSearch,
@@ -168,6 +172,8 @@ pub enum StepKind {
     OptionI,
     /// Option II.
     OptionII,
+    /// Option II as printed.
+    TheoryII,
     /// A number.
     Fixed(f64),
 }
@@ -336,6 +342,13 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
         let named = Sent::NAMES.into_iter().find(|(name, _)| *name == word);
         let wanted = || format!("parameter `send` of method `{id}` is `{word}`; it must be momentum, gradient or auto");
         training.sent = named.ok_or_else(wanted)?.1;
+    }
+    if settings.training.is_some() && !info.compares() && !matches!(settings.step, StepKind::Auto | StepKind::Fixed(_))
+    {
+        return Err(
+            "`method.step` of a network that is trained by mini-batches is its rate: a positive number, or auto"
+                .to_owned(),
+        );
     }
     let (parameters, settings) = (&parameters, &settings);
     let values = Values::new(info, parameters)?;

@@ -92,6 +92,7 @@ pub struct GradientMethod<E, A> {
     estimator: E,
     algorithm: A,
     batch: Option<Batch>,
+    budget: Option<usize>,
     gradient: Vec<f64>,
 }
 
@@ -99,12 +100,18 @@ impl<E: MeanEstimator, A: Algorithm> GradientMethod<E, A> {
     /// From its two parts.
     pub fn new(estimator: E, algorithm: A) -> Self {
         let dim = algorithm.iterate().len();
-        Self { estimator, algorithm, batch: None, gradient: vec![0.0; dim] }
+        Self { estimator, algorithm, batch: None, budget: None, gradient: vec![0.0; dim] }
     }
 
     /// With gradients of mini-batches.
     pub fn with_batch(mut self, batch: Option<Batch>) -> Self {
         self.batch = batch;
+        self
+    }
+
+    /// Tells that so many scalars travel.
+    pub fn with_budget(mut self, budget: usize) -> Self {
+        self.budget = Some(budget);
         self
     }
 }
@@ -139,6 +146,6 @@ impl<E: MeanEstimator, A: Algorithm> Method for GradientMethod<E, A> {
     }
 
     fn settings(&self) -> Settings {
-        self.algorithm.settings()
+        Settings { budget: self.budget, ..self.algorithm.settings() }
     }
 }
