@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use corewire_optim::problem::Problem;
 use corewire_optim::spectrum::Density;
 use serde::Serialize;
@@ -12,11 +12,20 @@ use crate::progress::Phase;
 use crate::session::Session;
 use crate::{out, plot};
 
-/// The Hessian of so many rows is looked at: each product with it costs about three gradients of them in 64 bits.
-const ROWS: usize = 512;
-/// Random starts of the quadrature, and products with the Hessian from each.
-const STARTS: usize = 3;
-const STEPS: usize = 40;
+/// How much is looked at: each product with the Hessian costs about three gradients of its rows in 64 bits.
+#[derive(clap::Args)]
+pub struct Effort {
+    /// Of a network: the Hessian of so many rows.
+    #[arg(long, default_value_t = 512)]
+    rows: usize,
+    /// Of a network: random starts of the quadrature.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    starts: u16,
+    /// Of a network: products with the Hessian from each start, as far as 2 GB of vectors allow.
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(2..))]
+    products: u16,
+}
+
 /// Bytes of the vectors that a start keeps.
 const MOST_BYTES: usize = 2 << 30;
 /// Below this share of d L the sum of eigenvalues is small: a sketch then costs less than the gradient.
@@ -32,6 +41,8 @@ struct Spectrum {
     smallest: f64,
     /// r_1/(d L): 1 for a flat spectrum.
     share: f64,
+    /// The density: eigenvalues, and how many each stands for.
+    density: Vec<(f64, f64)>,
 }
 
 impl Spectrum {
@@ -45,15 +56,16 @@ impl Spectrum {
             trace: density.trace(),
             smallest: density.ends().0,
             share: r1 / (dim as f64 * smoothness),
+            density: density.nodes().to_vec(),
         }
     }
 }
 
 /// Measures the network of a job at its start and, where there is one, as it was trained.
-pub fn run(session: &Session, model: Option<&Path>, plot_to: Option<&Path>, json: bool) -> Result<()> {
+pub fn run(session: &Session, effort: &Effort, model: Option<&Path>, plot_to: Option<&Path>, json: bool) -> Result<()> {
     let problem = session.problem()?;
     let data = problem.data().ok_or_else(|| anyhow!("`inspect` needs all rows in one place"))?;
-    let step = data.rows().div_ceil(ROWS);
+    let step = data.rows().div_ceil(effort.rows.max(1));
     let sample: Vec<usize> = (0..data.rows()).step_by(step.max(1)).collect();
     let few = Problem::rows(data.select(&sample), *problem.spec(), 1, session.job.problem.split, &session.randomness);
     let mut objective = few.objective(0);
@@ -67,31 +79,34 @@ pub fn run(session: &Session, model: Option<&Path>, plot_to: Option<&Path>, json
         }
         points.push(("the model", &trained.x));
     }
-    let steps = STEPS.min(MOST_BYTES / (8 * dim)).max(8);
+    let (starts, most) = (usize::from(effort.starts), usize::from(effort.products));
+    let steps = most.min((MOST_BYTES / (8 * dim)).max(8));
     let (mut spectra, mut curves) = (Vec::new(), Vec::new());
     for (at, x) in points {
         let _bar = Phase::new(json, "the Hessian", 0);
-        let density = Density::of(&mut *objective, x, STARTS, steps, &session.randomness);
+        let density = Density::of(&mut *objective, x, starts, steps, &session.randomness);
         spectra.push(Spectrum::of(at, dim, &density));
-        curves.push(plot::Curve::new(at, &density.magnitudes(), None));
+        curves.push(plot::Curve::new(at, &density.side(false), None));
+        curves.push(plot::Curve::new(&format!("{at}, negative"), &density.side(true), None).dashed());
     }
     if let Some(path) = plot_to {
-        std::fs::write(path, plot::eigenvalues(&curves, 0.0))?;
+        std::fs::write(path, plot::eigenvalues(&curves, 0.0))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let rows = sample.len();
     if json {
         return out::json(
-            &serde_json::json!({ "dim": dim, "rows": rows, "starts": STARTS, "steps": steps, "spectra": spectra }),
+            &serde_json::json!({ "dim": dim, "rows": rows, "starts": starts, "steps": steps, "spectra": spectra }),
         );
     }
     out::line(&format!(
-        "d = {dim}; the Hessian of {rows} rows by stochastic Lanczos quadrature, {STARTS} starts of {steps} products"
+        "d = {dim}; the Hessian of {rows} rows by stochastic Lanczos quadrature, {starts} starts of {steps} products"
     ))?;
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["at", "r_1", "r_1/2", "L", "trace", "smallest", "r_1/(d L)"]);
     for known in &spectra {
-        let Spectrum { at, r1, r_half, smoothness, trace, smallest, share } = known;
+        let Spectrum { at, r1, r_half, smoothness, trace, smallest, share, .. } = known;
         let number = |value: &f64| format!("{value:.4}");
         let cells = [r1, r_half, smoothness, trace, smallest].map(number);
         table.add_row([vec![(*at).to_owned()], cells.to_vec(), vec![format!("{share:.1e}")]].concat());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use corewire_comm::Link;
 use corewire_optim::objective::Objective;
 use corewire_optim::optimum;
@@ -37,6 +37,8 @@ pub struct Arguments {
     /// A trained network, to see its curvature beside that of the start.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
+    #[command(flatten)]
+    effort: curvature::Effort,
     /// One JSON object at the end.
     #[arg(long)]
     json: bool,
@@ -89,7 +91,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let whole = Session::without_optimum(job::load(arguments.job.as_deref(), &overrides)?, arguments.json)?;
     if whole.job.problem.model.is_network() {
-        return curvature::run(&whole, arguments.model.as_deref(), arguments.plot.as_deref(), arguments.json);
+        return curvature::run(
+            &whole,
+            &arguments.effort,
+            arguments.model.as_deref(),
+            arguments.plot.as_deref(),
+            arguments.json,
+        );
     }
     if arguments.model.is_some() {
         bail!("`--model` is for networks, whose curvature changes with training");
@@ -196,7 +204,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     if let Some(path) = &arguments.plot {
         let curve = plot::Curve::new("eigenvalues", &spectrum, eigenvalues.as_deref());
-        std::fs::write(path, plot::eigenvalues(&[curve], mu))?;
+        std::fs::write(path, plot::eigenvalues(&[curve], mu))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
         return out::line(&serde_json::to_string(&inspection)?);

@@ -126,7 +126,7 @@ impl Trained {
     /// Reads a model.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        memory::plain_file(path, memory::share() / 8)?;
+        memory::plain_file(path, memory::share() / 8).with_context(|| format!("cannot read the model {shown}"))?;
         let (mut vectors, about) = journal::read_model(path)?;
         let word = |key: &str| {
             about

@@ -30,6 +30,7 @@ pub fn sparkline(spectrum: &Spectrum) -> String {
 /// Eigenvalues by rank, to be drawn under a name.
 pub struct Curve {
     name: String,
+    dashed: bool,
     points: Vec<(f64, f64)>,
 }
 
@@ -48,7 +49,12 @@ impl Curve {
             }
         }
         points.retain(|&(index, value)| value > 0.0 && index > 0.0);
-        Self { name: name.to_owned(), points }
+        Self { name: name.to_owned(), dashed: false, points }
+    }
+
+    /// Dashed, in the colour of the curve before it.
+    pub fn dashed(self) -> Self {
+        Self { dashed: true, ..self }
     }
 }
 
@@ -90,17 +96,21 @@ pub fn eigenvalues(curves: &[Curve], mu: f64) -> String {
             if decade < 4 { 10i32.pow(decade as u32).to_string() } else { format!("1e{decade}") }
         );
     }
-    for (place, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
+    let mut solid = 0;
+    for (place, curve) in curves.iter().enumerate() {
+        solid += usize::from(!curve.dashed);
+        let colour = COLOURS[solid.saturating_sub(1) % COLOURS.len()];
+        let dashes = if curve.dashed { " stroke-dasharray=\"6 4\"" } else { "" };
         let point = |&(index, value): &(f64, f64)| format!("{:.1},{:.1}", x(index), y(value.max(10f64.powf(low))));
         let path: Vec<String> = curve.points.iter().map(point).collect();
         svg += &format!(
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" points=\"{}\"/>\n",
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\"{dashes} points=\"{}\"/>\n",
             path.join(" ")
         );
         if curves.len() > 1 {
             let at = 40.0 + 20.0 * place as f64;
             svg += &format!(
-                "<line x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" stroke=\"{colour}\" stroke-width=\"2.5\"/>\
+                "<line x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" stroke=\"{colour}\" stroke-width=\"2.5\"{dashes}/>\
                  <text x=\"{}\" y=\"{}\">{}</text>\n",
                 width - 190.0,
                 width - 165.0,
@@ -121,9 +131,10 @@ pub fn eigenvalues(curves: &[Curve], mu: f64) -> String {
         );
     }
     svg += &format!(
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">index</text><text x=\"{left}\" y=\"14\">eigenvalue</text>\n</svg>\n",
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">index</text><text x=\"{left}\" y=\"14\">{}</text>\n</svg>\n",
         0.5 * (width + left),
-        height - 10.0
+        height - 10.0,
+        if curves.iter().any(|curve| curve.dashed) { "magnitude of the eigenvalue" } else { "eigenvalue" }
     );
     svg
 }

@@ -428,11 +428,19 @@ pub fn shares(problem: &Problem) -> Vec<String> {
     (0..problem.machines()).map(|rank| problem.share_digest(rank).unwrap_or_default()).collect()
 }
 
-/// Where a network begins, if a file says so.
+/// Where a network begins, if a file says so: a model of corewire's own, or tensors under PyTorch's names.
 fn network_start(job: &Job, layout: &Layout) -> Result<Option<Arc<Vec<f64>>>> {
     let Some(path) = &job.problem.start else { return Ok(None) };
     let shown = path.display();
-    memory::plain_file(path, memory::allowed(&job.limits) / 8)?;
+    memory::plain_file(path, memory::allowed(&job.limits) / 8)
+        .with_context(|| format!("cannot read `problem.start` {shown}"))?;
+    if let Ok((mut vectors, _)) = corewire_journal::read_model(path) {
+        let x = vectors.remove("x").unwrap_or_default();
+        if x.len() != layout.dim() {
+            bail!("{shown} has {} parameters, and the network wants {}", x.len(), layout.dim());
+        }
+        return Ok(Some(Arc::new(x)));
+    }
     let tensors = corewire_journal::read_tensors(path)?;
     let mut start = Vec::with_capacity(layout.dim());
     for block in layout.blocks() {

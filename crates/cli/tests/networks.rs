@@ -47,7 +47,9 @@ fn every_method_that_trains_networks_does_and_the_others_say_which_do() {
     let mut trained = Vec::new();
     for id in ids {
         let name = format!("method.name={id}");
-        let keys = settings(&[&DIGITS[..], &["stop.rounds=40", &name]].concat());
+        // Which passes over all rows has no mini-batches.
+        let keys = if id == "core-nonconvex" { &["problem.model=mlp", "machines.count=8"][..] } else { &DIGITS };
+        let keys = settings(&[keys, &["stop.rounds=40", &name]].concat());
         let output = corewire(&[&["run", "--json"], &keys[..]].concat()).output().unwrap();
         let words = String::from_utf8(output.stderr).unwrap();
         if output.status.success() {
@@ -96,7 +98,7 @@ fn keys_of_networks_are_refused_elsewhere_and_wrong_ones_are_named() {
         (&["method.weight_decay=1e-3"][..], "`method.weight_decay` is for networks"),
         (&["problem.augment=true"], "are for networks"),
         (&["problem.model=lenet"], "at least 12 by 12 pixels, not 8 by 8"),
-        (&["problem.model=mlp", "method.step=safe"], "is its rate, a positive number"),
+        (&["problem.model=mlp", "method.step=safe"], "is its rate: a positive number"),
         (&["problem.model=mlp", "stop.epochs=2", "stop.rounds=5"], "keep one"),
         (&["problem.model=mlp", "method.name=core-newton"], "does not train networks; take one of core-sgd"),
         (&["problem.model=mlp", "method.ratio=0.5"], "at least 1"),
@@ -224,4 +226,79 @@ fn what_travels_is_a_parameter_of_every_method_that_trains_networks() {
     assert!(told.contains("it must be momentum, gradient or auto"), "{told}");
     // A linear model has no momentum to send.
     assert!(refused(&["method.name=eden:send=momentum"]).contains("has no parameter `send`"));
+}
+
+/// A network small enough for Hessians and full passes.
+const SMALL: [&str; 4] = ["problem.model=mlp", "problem.hidden=4", "problem.rows=300", "machines.count=4"];
+
+#[test]
+fn every_step_of_algorithm_3_trains_a_network_by_passes_over_all_rows() {
+    for step in ["auto", "option-1", "option-2", "theory", "theory-2"] {
+        let step = format!("method.step={step}");
+        let keys = ["method.name=core-nonconvex", "stop.epochs=12", "method.budget=60", &step];
+        let report = object(&[&["run"], &settings(&[&SMALL[..], &keys].concat())[..]].concat());
+        // A pass over all rows is a round, and none of them raises f.
+        assert_eq!(number(&report, "rounds"), 12.0, "{step}");
+        assert!(number(&report, "value") < number(&report, "initial"), "{step}: {report}");
+        // What Options I and II rest on was learned from the machines.
+        let (smoothness, trace) = (number(&report, "smoothness"), number(&report, "trace"));
+        assert!(smoothness > 0.0 && trace > smoothness && trace < number(&report, "dim") * smoothness, "{report}");
+    }
+    let refused = |keys: &[&str]| complaint(&[&["run"], &settings(&[&SMALL[..], keys].concat())[..]].concat());
+    let told = refused(&["method.name=core-nonconvex", "method.step=option-1", "method.budget=3"]);
+    assert!(told.contains("3.2 ln(N/delta)"), "{told}");
+    let told = refused(&["method.name=core-nonconvex", "method.weight_decay=1e-3"]);
+    assert!(told.contains("`method.weight_decay` is for mini-batches"), "{told}");
+    let told = refused(&["method.name=core-sgd", "method.step=option-1"]);
+    assert!(told.contains("a positive number, or auto"), "{told}");
+}
+
+#[test]
+fn inspect_tells_a_networks_spectrum_before_and_after_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, plot) = (folder.path().join("run"), folder.path().join("spectrum.svg"));
+    let small = settings(&[&SMALL[..], &["method.name=core-sgd", "stop.epochs=20"]].concat());
+    corewire(&[&["run", "--quiet", "--out", text(&out)], &small[..]].concat()).assert().success();
+    let model = out.join("model.safetensors");
+    let looked = ["--model", text(&model), "--plot", text(&plot), "--products", "60", "--rows", "100"];
+    let report = object(&[&["inspect"], &small[..], &looked].concat());
+    assert_eq!((&report["rows"], &report["steps"]), (&Value::from(100), &Value::from(60)));
+    for spectrum in report["spectra"].as_array().unwrap() {
+        let density = spectrum["density"].as_array().unwrap();
+        let sum = |of: fn(f64, f64) -> f64| -> f64 {
+            density.iter().map(|node| of(node[0].as_f64().unwrap(), node[1].as_f64().unwrap())).sum()
+        };
+        // The nodes stand for all d eigenvalues, and everything else follows from them.
+        let close = |found: f64, field: &str| (found / number(spectrum, field) - 1.0).abs() < 1e-9;
+        assert!((sum(|_, count| count) / number(&report, "dim") - 1.0).abs() < 1e-9);
+        assert!(close(sum(|value, count| value.abs() * count), "r1") && close(sum(|v, count| v * count), "trace"));
+        assert!(close(sum(|value, count| value.abs().sqrt() * count), "r_half"));
+        assert!(number(spectrum, "smallest") < 0.0, "a network is not convex");
+    }
+    let drawn = std::fs::read_to_string(&plot).unwrap();
+    assert!(drawn.contains("the model, negative") && drawn.contains("stroke-dasharray"), "{drawn}");
+    for (arguments, path) in [(["--model", "/no/such"], "/no/such"), (["--plot", "/no/such.svg"], "/no/such.svg")] {
+        let told = complaint(&[&["inspect"], &small[..], &["--products", "2", "--starts", "1"], &arguments].concat());
+        assert!(told.contains(path), "{told}");
+    }
+}
+
+#[test]
+fn a_network_goes_on_from_a_model_of_an_earlier_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let small = settings(&[&SMALL[..], &["method.name=core-sgd", "stop.epochs=20"]].concat());
+    let first = object(&[&["run", "--out", text(&out)], &small[..]].concat());
+    let start = format!("problem.start={}", text(&out.join("model.safetensors")));
+    let second = object(&[&["run", "--set", &start], &small[..]].concat());
+    assert_eq!(second["initial"], first["value"]);
+    let wider =
+        [&["run", "--set", &start, "--set", "problem.hidden=5"], &settings(&["problem.model=mlp"])[..]].concat();
+    assert!(complaint(&wider).contains("parameters, and the network wants"));
+}
+
+#[test]
+fn a_network_tells_how_many_scalars_travel() {
+    let keys = settings(&[&SMALL[..], &["method.name=core-sgd", "stop.rounds=2", "method.budget=50"]].concat());
+    assert_eq!(object(&[&["run"], &keys[..]].concat())["budget"], 50);
 }
