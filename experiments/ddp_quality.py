@@ -27,6 +27,7 @@ HOOKS = {
     "corewire q, ratio 37": ["--hook", "core", "--ratio", "37"],
     "corewire 4bit, ratio 37": ["--hook", "core", "--ratio", "37", "--wire", "4bit"],
     "corewire 1bit, ratio 12": ["--hook", "core", "--ratio", "12", "--wire", "1bit"],
+    "corewire 1bit, ratio 7": ["--hook", "core", "--ratio", "7", "--wire", "1bit"],
     "corewire on the gradient, ratio 12": ["--hook", "core-gradient", "--ratio", "12"],
     **{
         f"{title} on the {on}": ["--hook", hook, "--ratio", ratio, "--on", on]

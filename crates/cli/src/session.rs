@@ -865,11 +865,11 @@ fn hub_rows(facts: &Facts, rows: usize) -> f64 {
 /// The method that auto stands for where no trial can be made.
 pub fn default_method(facts: &Facts, session: &Session) -> &'static str {
     let model = session.job.problem.model;
-    // Gossip has no hub.
+    // Gossip has no hub. Without a penalty core-newton adds a small one, and says so.
     let hub = model.is_curved() && !session.gossips();
     if model.is_network() {
         "core-sgd"
-    } else if hub && facts.strong_convexity > 0.0 && hub_bytes(facts, 1.0) <= MOST_HUB_BYTES {
+    } else if hub && hub_bytes(facts, 1.0) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"

@@ -208,6 +208,11 @@ pub fn print(
         (_, Ended::Gradient) => format!("the gradient is small enough {after}"),
         (_, Ended::Gap) => format!("the estimated gap is small enough {after}"),
         (_, Ended::Patience) => format!("the held-out rows improve no further {after}"),
+        (_, Ended::Diverged) if prepared.info.estimates_gap() => {
+            format!(
+                "diverged {after}: take a larger `problem.alpha`, other features (`problem.normalise`) or another method"
+            )
+        }
         (_, Ended::Diverged) => {
             format!("diverged {after}: take a smaller `method.step` or a larger `method.budget`")
         }

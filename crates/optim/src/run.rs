@@ -688,8 +688,8 @@ fn find_drifted(round: u64, own: i32, comm: &mut Metered<'_>) -> Result<RunError
 impl Rules {
     fn relative(&self, value: f64, initial: f64) -> Option<f64> {
         let optimum = self.optimum?;
-        // A start at the optimum has nothing to gain: zero gained over zero to gain counts as reached.
-        Some(if initial > optimum { (value - optimum) / (initial - optimum) } else { 0.0 })
+        // A start at the optimum has nothing to gain but rounding: zero gained over zero to gain counts as reached.
+        Some(if initial - optimum > 1e-12 * initial.abs() { (value - optimum) / (initial - optimum) } else { 0.0 })
     }
 
     /// What follows from the estimates that every machine has.

@@ -27,7 +27,7 @@ const SCATTER: f64 = 2.0;
 const NEAR: f64 = 0.3;
 /// With more detail, rows that change with x are told anew as long as x moves by more than this share of its length.
 const MOVED: f64 = 0.1;
-/// The share of added curvature that is forgotten after an accepted step.
+/// The share of added curvature that is forgotten after an accepted step along which P has more than it needs.
 const FORGET: f64 = 0.2;
 
 /// The last accepted point and what was measured there.
@@ -63,6 +63,8 @@ pub(super) struct Hub {
     added: f64,
     secants: Secants,
     base: Option<Base>,
+    /// f at the start.
+    first_value: f64,
     last_energy: f64,
     rho: f64,
     /// By which energies have fallen of late, per exchange; 0 before the second.
@@ -108,6 +110,7 @@ impl Hub {
             added: 0.0,
             secants: Secants::new(PAIRS),
             base: None,
+            first_value: f64::NAN,
             last_energy: f64::NAN,
             rho: 0.15,
             pace: 0.0,
@@ -168,6 +171,7 @@ impl Hub {
         }
         let mut inverse_trace = self.preconditioner.as_ref().expect("it was just made").inverse_trace();
         let energy = self.energy(here.x, &gradient, noise);
+        let gap = self.gap(here.x, &gradient, noise, value, energy);
         self.keep_pair(here.x, &gradient, noise, inverse_trace, here.asked);
 
         let verdict = self.judge(here.x, &gradient, value, noise, inverse_trace);
@@ -175,7 +179,7 @@ impl Hub {
             self.rejections += 1.0;
         } else {
             self.rejections = 0.0;
-            if self.added > 0.0 {
+            if self.added > 0.0 && self.needs_less(here.x, &gradient) {
                 self.add_curvature(-FORGET * self.added);
             }
             let gain = self.base.as_ref().map_or(0.0, |base| (base.value - value).max(0.0));
@@ -208,15 +212,37 @@ impl Hub {
         let reply = Reply {
             step: round_short((12.0 * n * self.rules.eta_up * next / inverse_trace).sqrt()),
             step_down: round_short((12.0 * self.rules.eta_down * next / p.trace()).sqrt()),
-            // With added curvature the energy says too little: by a factor of up to 1 + added/alpha.
-            gap: if self.added > alpha {
-                f64::INFINITY
-            } else {
-                round_short(0.5 * energy * (1.0 + self.added / alpha) * self.underrated())
-            },
+            gap: if gap.is_finite() { round_short(gap) } else { gap },
             ask: self.asks(here.round, ratio, unlike || first && self.rules.is_eager(), moves),
         };
         Ok(reply.encode(here, &delta))
+    }
+
+    /// An estimate of f - f* at x. With added curvature E says too little; without it P may be too flat, and E says too much, which is told
+    /// only where it is no more than what f has fallen by: whoever stops by the first of these estimates must not find that too large.
+    fn gap(&mut self, x: &[f64], gradient: &[f64], noise: f64, value: f64, energy: f64) -> f64 {
+        if self.first_value.is_nan() {
+            self.first_value = value;
+        }
+        if self.added == 0.0 {
+            return 0.5 * energy * self.underrated();
+        }
+        let added = self.added;
+        self.add_curvature(-added);
+        let cautious = 0.5 * self.energy(x, gradient, noise);
+        self.add_curvature(added);
+        if added <= self.rules.alpha || cautious <= self.first_value - value {
+            cautious * self.underrated()
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    /// Whether P would have curvature enough along the last step if some of what was added were forgotten.
+    fn needs_less(&self, x: &[f64], gradient: &[f64]) -> bool {
+        let (Some(base), Some(p)) = (&self.base, &self.preconditioner) else { return false };
+        let (s, y) = (minus(x, &base.x), minus(gradient, &base.gradient));
+        dot(&s, &y) < dot(&s, &p.multiply(&s)) - FORGET * self.added * norm_squared(&s)
     }
 
     /// Takes the messages apart.
@@ -280,7 +306,7 @@ impl Hub {
     /// By how much E may be too small where P only stands for the Hessian, as in several blocks. Where P overrates the curvature of a
     /// direction c times, E says a c-th of the gap there, and falls by (1 - 1/c)^2 per exchange: so the pace tells c.
     fn underrated(&self) -> f64 {
-        if self.rules.blocks > 1 { 1.0 / (1.0 - self.pace.sqrt()) } else { 1.0 }
+        1.0 / (1.0 - self.pace.sqrt())
     }
 
     /// P = (1/n) sum F'F + alpha.
@@ -434,13 +460,21 @@ impl Hub {
 
     pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
         let mut numbers = [self.added, self.last_energy, self.rho, self.refreshes, self.rejections].to_vec();
-        numbers.extend([f64::from(u8::from(self.has_factors)), self.factors_at as f64, self.trace, self.pace]);
+        numbers.extend([
+            f64::from(u8::from(self.has_factors)),
+            self.factors_at as f64,
+            self.trace,
+            self.pace,
+            self.first_value,
+        ]);
         visitor.vector(Scope::Local, "hub_numbers", &mut numbers);
-        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at, trace, pace] = numbers[..] {
+        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at, trace, pace, first_value] =
+            numbers[..]
+        {
             (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
             (self.refreshes, self.rejections) = (refreshes, rejections);
             (self.has_factors, self.factors_at) = (has_factors > 0.0, factors_at as u64);
-            (self.trace, self.pace) = (trace, pace);
+            (self.trace, self.pace, self.first_value) = (trace, pace, first_value);
         }
         visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
         visitor.vector(Scope::Local, "hub_curved_at", &mut self.curved_at);
