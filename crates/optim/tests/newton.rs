@@ -313,6 +313,61 @@ fn odd_shares_are_no_trouble() {
     }
 }
 
+/// So many rows of so many columns, of which each row has some forty ones; what lies in the first ones tells the label.
+fn sparse(rows: usize, columns: usize) -> DataSet {
+    let mut words = randomness(8).words(Purpose::Synthetic, 0, 0);
+    let mut entries = vec![0.0; rows * columns];
+    let mut labels = Vec::new();
+    for row in entries.chunks_exact_mut(columns) {
+        for _ in 0..40 {
+            // Rare columns are the rule, as words are.
+            let place = words.next_unit().powi(3) * columns as f64;
+            row[place as usize] = 1.0;
+        }
+        let told = row[..columns / 50].iter().sum::<f64>() + words.next_unit();
+        labels.push(if told > 11.0 { 1.0 } else { -1.0 });
+    }
+    DataSet::new("sparse", Matrix::dense(entries, columns), labels).unit_norm()
+}
+
+/// Where the Gram matrix is too large to be solved whole, the hub's steps are as good: P counts all rows of curvature.
+#[test]
+fn with_more_columns_and_rows_of_curvature_than_are_solved_whole_it_takes_as_few_exchanges() {
+    let data = sparse(1800, 1700);
+    for (model, most) in [(Model::Ridge, 8), (Model::Logistic, 14)] {
+        let problem = rows(data.clone(), model, 1e-4, 30, Split::Random);
+        let rules = until(1e-6, most, &problem);
+        let finish = solve(&problem, &rules, &|| method("core-newton", &problem, 0, true));
+        assert_eq!(finish.ended, Ended::Target, "{model:?}: {:?}", finish.last);
+    }
+}
+
+#[test]
+fn any_number_of_machines_and_any_penalty_will_do() {
+    for model in [Model::Ridge, Model::Logistic] {
+        for (machines, alpha) in [(2, 1e-5), (2, 1e-2), (7, 1e-4), (200, 1e-5), (200, 1e-3), (200, 1e-2)] {
+            let problem = rows(digits(), model, alpha, machines, Split::Random);
+            let finish = solve(&problem, &until(1e-6, 60, &problem), &|| method("core-newton", &problem, 0, true));
+            assert_eq!(finish.ended, Ended::Target, "{model:?}, {machines} machines, {alpha}: {:?}", finish.last);
+        }
+    }
+}
+
+/// The hub's few rows leave P too flat, and curvature is added all the time; the gap is told all the same.
+#[test]
+fn without_curvature_runs_end_by_their_gap() {
+    for model in [Model::Ridge, Model::Logistic] {
+        let problem = rows(digits(), model, 1e-3, 20, Split::Random);
+        let optimum = until(1e-6, 1, &problem).optimum;
+        for seed in 0..5 {
+            let rules = Rules { rounds: 300, gap: Some(Gap::Relative(4e-7)), optimum, ..Rules::default() };
+            let finish = solve(&problem, &rules, &|| method("core-newton", &problem, seed, false));
+            assert_eq!(finish.ended, Ended::Gap, "{model:?} {seed}: {:?}", finish.last);
+            assert!(finish.last.relative.unwrap() <= 1e-6, "{model:?} {seed}: {:?}", finish.last);
+        }
+    }
+}
+
 #[test]
 fn its_estimate_of_the_gap_tells_when_to_stop() {
     for (model, split) in [
