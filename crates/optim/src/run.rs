@@ -100,7 +100,7 @@ pub enum Ended {
     Bytes,
     /// Somebody asked for it.
     Stopped,
-    /// f is no longer a number, or has grown a million times.
+    /// f is no longer a number, or has grown a million times and stayed there.
     Diverged,
 }
 
@@ -373,6 +373,7 @@ pub fn run(comm: &mut Metered<'_>, part: &mut RunPart<'_>, rules: &Rules, begin:
         value: None,
         score: None,
         best: (f64::INFINITY, 0),
+        grown: 0,
         first: begin.first,
         alone: false,
     };
@@ -442,6 +443,8 @@ struct Watch<'a> {
     score: Option<Score>,
     /// The best held-out loss, and how many evaluations ago it was.
     best: (f64, u64),
+    /// So many evaluations in a row found f a million times as large: one alone is a step that the method may take back.
+    grown: u32,
     first: First,
     /// Whether one process holds all machines.
     alone: bool,
@@ -477,6 +480,9 @@ impl Watch<'_> {
         }
         if self.initial.is_none() {
             self.initial = self.value;
+        }
+        if evaluated.is_some() {
+            self.grown = if self.has_grown() { self.grown + 1 } else { 0 };
         }
         let rank = comm.rank();
         let own = comm.traffic();
@@ -639,18 +645,22 @@ impl Watch<'_> {
     }
 
     /// What only machine 0 knows.
+    /// Whether f has grown a million times.
+    fn has_grown(&self) -> bool {
+        self.value.zip(self.initial).is_some_and(|(value, initial)| {
+            let floor = self.rules.optimum.unwrap_or(initial.min(0.0));
+            // A start at the optimum is as far from it as rounding is.
+            let distance = (initial - self.rules.optimum.unwrap_or(0.0)).abs().max(1e-12 * initial.abs());
+            value - floor > 1e6 * distance
+        })
+    }
+
     fn private_verdict(&self, bytes: f64, observer: &mut dyn Observer) -> Option<Ended> {
         let rules = self.rules;
         let relative = self.value.zip(self.initial).and_then(|(value, initial)| rules.relative(value, initial));
-        let grown = self.value.zip(self.initial).is_some_and(|(value, initial)| {
-            let floor = rules.optimum.unwrap_or(initial.min(0.0));
-            // A start at the optimum is as far from it as rounding is.
-            let distance = (initial - rules.optimum.unwrap_or(0.0)).abs().max(1e-12 * initial.abs());
-            !value.is_finite() || value - floor > 1e6 * distance
-        });
         if rules.target.zip(relative).is_some_and(|(target, relative)| relative <= target) {
             Some(Ended::Target)
-        } else if grown {
+        } else if !self.value.is_none_or(f64::is_finite) || self.grown > 1 {
             Some(Ended::Diverged)
         } else if rules.patience.is_some_and(|patience| self.best.1 >= patience) {
             Some(Ended::Patience)

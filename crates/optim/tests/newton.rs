@@ -353,6 +353,32 @@ fn any_number_of_machines_and_any_penalty_will_do() {
     }
 }
 
+/// Machine 0 has rows enough to go first, but none that tells of the rare columns, in which the first step would be 1/alpha long.
+#[test]
+fn columns_that_the_hub_has_never_seen_do_not_throw_it_off() {
+    let mut words = randomness(6).words(Purpose::Synthetic, 0, 0);
+    let (machines, each) = (20, 100);
+    let (mut entries, mut labels) = (Vec::new(), Vec::new());
+    for row in 0..machines * each {
+        let values: [f64; 4] = std::array::from_fn(|_| 2.0 * words.next_unit() - 1.0);
+        // One row of every machine but machine 0.
+        let rare = f64::from(u8::from((1..machines).contains(&row)));
+        entries.extend(values);
+        entries.push(3.0 * rare);
+        // Noise that hides from the scatter of the gradients what these rows add.
+        labels.push(values[0] + rare + 6.0 * (words.next_unit() - 0.5));
+    }
+    let order: Vec<usize> = (0..machines).flat_map(|m| (0..each).map(move |i| i * machines + m)).collect();
+    let data = DataSet::new("rare", Matrix::dense(entries, 5), labels).select(&order);
+    for alpha in [1e-4, 1e-6] {
+        let problem = rows(data.clone(), Model::Ridge, alpha, machines, Split::Contiguous);
+        let finish = solve(&problem, &until(1e-6, 25, &problem), &|| method("core-newton", &problem, 0, true));
+        assert_eq!(finish.ended, Ended::Target, "{alpha}: {:?}", finish.last);
+        // f never was more than where it began: the guard had nothing to take back.
+        assert!(finish.last.round <= 10, "{alpha}: {} rounds", finish.last.round);
+    }
+}
+
 /// The hub's few rows leave P too flat, and curvature is added all the time; the gap is told all the same.
 #[test]
 fn without_curvature_runs_end_by_their_gap() {

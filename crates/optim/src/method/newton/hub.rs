@@ -149,12 +149,11 @@ impl Hub {
         self.mean_shift = followed;
         self.centre(here.x, &mut gradient);
         let first = here.step.is_none();
-        let unlike = first
+        let mut unlike = first
             && !self.has_factors
             && (self.too_few || self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER);
         if unlike {
-            // The hub's rows do not stand for all: no direction is trusted to be flatter than the trace allows.
-            self.added = self.trace;
+            self.distrust();
         }
         if self.has_factors && self.preconditioner.is_none() {
             // After a resume.
@@ -169,8 +168,14 @@ impl Hub {
             p.set_added(self.added);
             self.preconditioner = Some(p);
         }
+        let mut energy = self.energy(here.x, &gradient, noise);
+        if first && !self.has_factors && !unlike && value > 0.0 && 0.5 * energy > value {
+            // No loss is below 0, so f cannot fall by E/2: the hub's rows lack columns that other machines have.
+            unlike = true;
+            self.distrust();
+            energy = self.energy(here.x, &gradient, noise);
+        }
         let mut inverse_trace = self.preconditioner.as_ref().expect("it was just made").inverse_trace();
-        let energy = self.energy(here.x, &gradient, noise);
         let gap = self.gap(here.x, &gradient, noise, value, energy);
         self.keep_pair(here.x, &gradient, noise, inverse_trace, here.asked);
 
@@ -243,6 +248,12 @@ impl Hub {
         let (Some(base), Some(p)) = (&self.base, &self.preconditioner) else { return false };
         let (s, y) = (minus(x, &base.x), minus(gradient, &base.gradient));
         dot(&s, &y) < dot(&s, &p.multiply(&s)) - FORGET * self.added * norm_squared(&s)
+    }
+
+    /// The hub's rows do not stand for all: no direction is trusted to be flatter than the trace allows.
+    fn distrust(&mut self) {
+        self.added = 0.0;
+        self.add_curvature(self.trace);
     }
 
     /// Takes the messages apart.
