@@ -16,9 +16,11 @@ torch.distributed is the engine: any backend that carries bytes on the CPU, gloo
 """
 
 import dataclasses
+import hashlib
 import math
 import time
-from typing import Any, Iterable, Optional, Union
+import weakref
+from typing import Any, Callable, Iterable, Optional, Union
 
 import numpy as np
 import torch
@@ -37,6 +39,8 @@ KEEP_SECOND, SELDOM, FLOOR = 0.98, 64, 1e-3
 # How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
 # step, a momentum drifts.
 KEEP = 0.7
+# What a checkpoint must have in common with the state that goes on from it.
+SAVED = ("seed_commitment", "ratio", "wire", "eta", "keep_vectors")
 
 # Gradients, and where they are: a parameter's offset in the model, its start in the bucket, and its count.
 Place = tuple[int, int, int]
@@ -91,6 +95,7 @@ class CoreState:
         eta: the variance that each quantisation adds, relative to the scalars' own.
         dense_steps: so many first steps are sent uncompressed.
         keep_vectors: parameters of one dimension (biases, norms) are sent as they are.
+        optimizer: "sgd", or "adamw" for its form of the update, with a plain `torch.optim.SGD` of your own; `optimizer` finds it out itself.
         scaler: the GradScaler, where gradients are scaled.
         process_group: the processes, all by default.
 
@@ -107,20 +112,29 @@ class CoreState:
         eta: float = 0.2,
         dense_steps: int = 0,
         keep_vectors: bool = False,
+        optimizer: str = "sgd",
         scaler: Optional[Any] = None,
         process_group: Optional[dist.ProcessGroup] = None,
     ) -> None:
         if wire not in WIRES:
             raise ValueError(f"wire: {wire!r} is none of {', '.join(map(repr, WIRES))}")
-        if not (ratio >= 1 and math.isfinite(ratio)):
-            raise ValueError(f"ratio: {ratio} is not a number from 1 on")
-        if not 0 <= beta < 1:
-            raise ValueError(f"beta: {beta} is not in [0, 1)")
-        if not (eta > 0 and math.isfinite(eta)):
-            raise ValueError(f"eta: {eta} is not a positive number")
-        if dense_steps < 0:
-            raise ValueError(f"dense_steps: {dense_steps} is below 0")
-        parameters = model.parameters() if isinstance(model, torch.nn.Module) else model
+        _check_number("ratio", ratio, lambda value: value >= 1, "a number from 1 on")
+        _check_number("beta", beta, lambda value: 0 <= value < 1, "a number from 0 to below 1")
+        _check_number("eta", eta, lambda value: value > 0, "a positive number")
+        _check_number("dense_steps", dense_steps, lambda value: value >= 0 and value == int(value), "a whole number from 0 on")
+        if not isinstance(keep_vectors, bool):
+            raise ValueError(f"keep_vectors: {keep_vectors!r} is neither True nor False")
+        if optimizer not in ("sgd", "adamw"):
+            raise ValueError(f"optimizer: {optimizer!r} is neither 'sgd' nor 'adamw'")
+        if not isinstance(seed, (int, bytes)) or isinstance(seed, bytes) and len(seed) != 32:
+            raise ValueError("seed: it is neither a whole number nor 32 bytes")
+        if scaler is not None and not hasattr(scaler, "get_scale"):
+            raise ValueError(f"scaler: {type(scaler).__name__} is no GradScaler")
+        parameters = list(model.parameters() if isinstance(model, torch.nn.Module) else model)
+        if not all(isinstance(parameter, torch.Tensor) and parameter.is_floating_point() for parameter in parameters):
+            raise ValueError("model: it is neither a module nor a list of tensors of floating-point numbers")
+        if len({id(parameter) for parameter in parameters}) < len(parameters):
+            raise ValueError("model: a parameter stands in it twice")
         self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not self._parameters:
             raise ValueError("model: it has no parameter that requires a gradient")
@@ -128,7 +142,13 @@ class CoreState:
         self.seed, self.dense_steps, self.keep_vectors = seed, dense_steps, keep_vectors
         self.scaler, self.process_group = scaler, process_group
         self.step = 0
-        self.stats = Stats()
+        self._stats = Stats()
+        # What the last step sent, where it sent a sketch, and over how many processes.
+        self._last_sent: Optional[tuple[int, int]] = None
+        self._agreed = 0
+        # When the last exchange of the hook ended, and what the process did from then to the next one's first bucket.
+        self._ended: Optional[float] = None
+        self._rest_seconds = math.nan
         self._lay_out()
         budget = max(1, round(self._sketched / self.ratio)) if self._sketched else 0
         self._sketch = Sketch(self._sketched, budget, "hadamard", seed) if budget else None
@@ -137,7 +157,8 @@ class CoreState:
         self._use(devices.pop() if len(devices) == 1 else torch.device("cpu"))
         self._scale_squared = 0.0
         self._wires: dict[int, MeanWire] = {}
-        self._moments: Optional[_Moments] = None
+        self._moments = self._new_moments() if optimizer == "adamw" else None
+        self._moved = False
         self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
         self._refuse_momentum()
 
@@ -167,21 +188,32 @@ class CoreState:
 
         Of `torch.optim.SGD` the momentum becomes 0 and the weight decay is divided by 1 - momentum: the same steps as before, but for the
         sketch's noise. For `torch.optim.AdamW` a `torch.optim.SGD` with its rates and weight decays is returned, since the state does the
-        rest: make learning-rate schedules from that one.
+        rest: make learning-rate schedules from that one. Its second moments are kept with 0.98 from step to step, whatever AdamW's second
+        beta was, and are floored by a thousandth of a tensor's mean in place of `eps`.
         """
-        if self.step:
-            raise ValueError("optimizer: steps have been taken already")
+        if self.step or self._moved:
+            raise ValueError("optimizer: steps have been taken already" if self.step else "optimizer: its momentum was moved already")
+        groups = optimizer.param_groups
+        if not all(id(parameter) in self._offsets for group in groups for parameter in group["params"] if parameter.requires_grad):
+            raise ValueError("optimizer: it has parameters that the state was not made for")
         if isinstance(optimizer, torch.optim.AdamW):
             return self._adamw(optimizer)
         if not isinstance(optimizer, torch.optim.SGD):
             raise ValueError(f"optimizer: {type(optimizer).__name__} is neither torch.optim.SGD nor torch.optim.AdamW")
-        groups = optimizer.param_groups
+        if self._moments is not None:
+            raise ValueError("optimizer: the state was made for AdamW, and this is torch.optim.SGD")
         momenta = {group["momentum"] for group in groups}
         if len(momenta) != 1:
             raise ValueError(f"optimizer: its groups have different momenta, {sorted(momenta)}")
         if any(group["dampening"] or group["nesterov"] for group in groups):
             raise ValueError("optimizer: neither dampening nor nesterov has a form here")
-        self.beta = float(momenta.pop())
+        momentum = float(momenta.pop())
+        if momentum == 0 and self.beta != 0:
+            raise ValueError(
+                f"optimizer: it has no momentum, and the state's beta is {self.beta}: give the optimiser the momentum that you want, or make "
+                "the state with beta=0"
+            )
+        self.beta, self._moved = momentum, True
         for group in groups:
             group["weight_decay"] /= 1 - self.beta
             group["momentum"] = 0.0
@@ -191,10 +223,13 @@ class CoreState:
         betas = {group["betas"][0] for group in optimizer.param_groups}
         if len(betas) != 1 or any(group["amsgrad"] or group["maximize"] for group in optimizer.param_groups):
             raise ValueError("optimizer: neither several betas nor amsgrad or maximize has a form here")
-        self.beta = float(betas.pop())
-        self._moments = _Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
+        self.beta, self._moved = float(betas.pop()), True
+        self._moments = self._new_moments()
         groups = [{key: group[key] for key in ("params", "lr", "weight_decay")} for group in optimizer.param_groups]
         return torch.optim.SGD(groups, lr=optimizer.defaults["lr"])
+
+    def _new_moments(self) -> "_Moments":
+        return _Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
 
     def _refuse_momentum(self) -> None:
         """An optimiser of these parameters that adds its own momentum is refused at its step."""
@@ -210,16 +245,26 @@ class CoreState:
                         "pass it through state.optimizer(...), or set its momentum to 0"
                     )
 
-        self._checking = register_optimizer_step_pre_hook(check)
+        # Nothing of the state is in `check`, so that one which nobody holds any more is gone, and its check with it.
+        self._checking = weakref.finalize(self, register_optimizer_step_pre_hook(check).remove)
+        self._checking.atexit = False
+
+    @property
+    def seed_commitment(self) -> str:
+        """What tells one seed from another and gives none away."""
+        secret = self.seed if isinstance(self.seed, bytes) else str(self.seed).encode()
+        return hashlib.sha256(b"corewire seed " + secret).hexdigest()[:16]
 
     def close(self) -> None:
         """Stops looking at optimisers, for whoever goes on without the hook."""
-        self._checking.remove()
+        self._checking()
 
     # The hook.
 
     def _take(self, bucket: dist.GradBucket) -> torch.futures.Future:
         """Takes a bucket in; the last one of a step sends them all."""
+        if not self._pending and self._ended is not None:
+            self._rest_seconds = time.perf_counter() - self._ended
         buffer, places = bucket.buffer(), []
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
             offset = self._offsets.get(id(parameter))
@@ -252,15 +297,19 @@ class CoreState:
                 if isinstance(error, Exception):
                     future.set_exception(error)
             raise
+        self._ended = time.perf_counter()
         for buffer, _, future in pending:
             future.set_result(buffer)
 
     def _average(self, buckets: list[Bucket], width: int) -> Optional[torch.Tensor]:
         """The common estimate of the mean momentum, from the local gradients. None where one is not finite and a GradScaler is there to
         skip the step."""
-        clock, group = _Clock(self.stats), self.process_group
+        clock, group = _Clock(self._stats), self.process_group
         machines = self._machines()
         rank = dist.get_rank(group) if dist.is_initialized() else 0
+        if self._agreed != machines:
+            self._agree(machines)
+        sent_before = self._stats.sent_bytes
         scale = self.scaler.get_scale() if self.scaler is not None else 1.0
         share = 1.0 if self._moments is None else 1 - self.beta
         guilty = self._not_finite(self._fold(buckets, share / scale), rank, machines)
@@ -273,13 +322,32 @@ class CoreState:
         vector = self._momentum if self._moments is None else self._whitened(buckets, scale, machines)
         clock.add("sketch_seconds")
         if machines > 1:
-            self.stats.dense_bytes += _ring_bytes(self._size * width, machines)
+            self._stats.dense_bytes += _ring_bytes(self._size * width, machines)
             vector = self._mean(vector, rank, machines, clock)
         if scale != 1.0:
             vector = torch.mul(vector, scale, out=self._frame)
+        if self.step >= self.dense_steps:
+            self._last_sent = (machines, self._stats.sent_bytes - sent_before)
         self.step += 1
-        self.stats.steps += 1
+        self._stats.steps += 1
         return vector
+
+    def _agree(self, machines: int) -> None:
+        """Refuses processes that differ in what must be common, once: they would train different models in silence."""
+        if machines > 1:
+            mine: dict[str, Any] = {
+                **{name: getattr(self, name) for name in (*SAVED, "beta", "dense_steps", "step")},
+                "optimizer": "sgd" if self._moments is None else "adamw",
+                "shapes of the model's parameters": [tuple(parameter.shape) for parameter in self._parameters],
+            }
+            everyones: list[Any] = [None] * machines
+            dist.all_gather_object(everyones, mine, group=self.process_group)
+            self._stats.sent_bytes += (machines - 1) * len(str(mine))
+            for rank, theirs in enumerate(everyones):
+                for name, value in everyones[0].items():
+                    if theirs.get(name) != value:
+                        raise ValueError(f"{name}: process 0 has {value}, process {rank} has {theirs.get(name)}: it must be the same")
+        self._agreed = machines
 
     def _fold(self, buckets: list[Bucket], scale: float) -> bool:
         """Writes the next momentum into the frame, and says whether all gradients are finite."""
@@ -309,7 +377,7 @@ class CoreState:
         for buffer, places in buckets:
             for offset, start, count in places:
                 frame[offset : offset + count].copy_(buffer[start : start + count])
-        self.stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, self.process_group)
+        self._stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, self.process_group)
         torch.mul(self._momentum, self._moments.inverse_root, out=frame)
         return frame.div_(1 - self.beta ** (self.step + 1))
 
@@ -330,13 +398,13 @@ class CoreState:
         flags = torch.zeros(machines, dtype=torch.uint8)
         flags[rank] = 0 if finite else 1
         dist.all_reduce(flags, group=self.process_group)
-        self.stats.sent_bytes += _ring_bytes(machines, machines)
+        self._stats.sent_bytes += _ring_bytes(machines, machines)
         return torch.nonzero(flags).flatten().tolist()
 
     def _exact_mean(self, numbers: torch.Tensor, machines: int) -> None:
         dist.all_reduce(numbers, group=self.process_group)
         numbers.div_(machines)
-        self.stats.sent_bytes += _ring_bytes(4 * numbers.numel(), machines)
+        self._stats.sent_bytes += _ring_bytes(4 * numbers.numel(), machines)
 
     def _sketched_mean(self, vector: torch.Tensor, out: torch.Tensor, rank: int, machines: int, clock: _Clock) -> None:
         scalars = self._scalars
@@ -364,7 +432,7 @@ class CoreState:
         if self._scale_squared == 0.0:
             first = scalars.double().square().mean() / machines
             dist.all_reduce(first, group=self.process_group)
-            self.stats.sent_bytes += _ring_bytes(8, machines)
+            self._stats.sent_bytes += _ring_bytes(8, machines)
             self._scale_squared = max(float(first) / machines, 1e-60)
         step = math.sqrt(12 * machines * self.eta * self._scale_squared)
         step_down = math.sqrt(12 * self.eta * self._scale_squared)
@@ -380,7 +448,7 @@ class CoreState:
             integers = torch.empty(len(scalars), dtype=torch.int8)
             wire.integers(self.step, rank, scalars.numpy(), step, integers.numpy())
             dist.all_reduce(integers, group=self.process_group)
-            self.stats.sent_bytes += _ring_bytes(len(scalars) + 4, machines)
+            self._stats.sent_bytes += _ring_bytes(len(scalars) + 4, machines)
             mean_square = wire.mean_of_sums(self.step, integers.numpy(), step, scalars.numpy())
         else:
             messages = self._all_to_all(wire.split(self.step, rank, scalars.numpy(), step), machines)
@@ -405,7 +473,7 @@ class CoreState:
         received = torch.empty(int(theirs.sum()), dtype=torch.uint8)
         dist.all_to_all_single(received, sent, theirs.tolist(), lengths.tolist(), group=self.process_group)
         own = dist.get_rank(self.process_group)
-        self.stats.sent_bytes += 4 * (machines - 1) + int(lengths.sum()) - int(lengths[own])
+        self._stats.sent_bytes += 4 * (machines - 1) + int(lengths.sum()) - int(lengths[own])
         return [part.numpy().tobytes() for part in received.split(theirs.tolist())]
 
     def _all_gather(self, message: bytes, machines: int) -> list[bytes]:
@@ -416,7 +484,7 @@ class CoreState:
         padded[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
         received = torch.empty(machines * longest, dtype=torch.uint8)
         dist.all_gather_into_tensor(received, padded, group=self.process_group)
-        self.stats.sent_bytes += (machines - 1) * (4 + longest)
+        self._stats.sent_bytes += (machines - 1) * (4 + longest)
         table = received.view(machines, longest)
         return [table[k, : int(length)].numpy().tobytes() for k, length in enumerate(lengths)]
 
@@ -439,17 +507,18 @@ class CoreState:
             "beta": self.beta,
             "machines": None if common else machines,
             "parameters": [tuple(parameter.shape) for parameter in self._parameters],
-            "ratio": self.ratio,
-            "keep_vectors": self.keep_vectors,
+            **{name: getattr(self, name) for name in SAVED},
             "moments": None if self._moments is None else self._moments.state(common, machines, self.process_group),
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Goes on from a checkpoint."""
+        if missing := [name for name in ("step", "momentum", "parameters", *SAVED) if name not in saved]:
+            raise ValueError(f"saved: it is no state_dict of a CoreState, for it lacks {missing[0]!r}")
         shapes = [tuple(parameter.shape) for parameter in self._parameters]
         if [tuple(shape) for shape in saved["parameters"]] != shapes:
             raise ValueError("saved: its parameters are not those of this model")
-        for name in ("ratio", "keep_vectors"):
+        for name in SAVED:
             if saved[name] != getattr(self, name):
                 raise ValueError(f"saved: {name} was {saved[name]}, and is {getattr(self, name)} here")
         if saved["machines"] not in (None, self._machines()):
@@ -461,7 +530,7 @@ class CoreState:
             raise ValueError("saved: one of SGD and AdamW was the optimiser then, and the other one is now")
         if self._moments is not None:
             self._moments.load(saved["moments"])
-        self.step, self.beta = saved["step"], saved["beta"]
+        self.step, self.beta, self._moved, self._agreed = saved["step"], saved["beta"], True, 0
         self._scale_squared = saved["scale_squared"]
         self._momentum.copy_(saved["momentum"])
 
@@ -473,17 +542,24 @@ class CoreState:
 
     # Whether it pays.
 
+    def stats(self) -> Stats:
+        """What the state has done until now: steps, bytes as they were sent, seconds of sketch, wire and reconstruction."""
+        return dataclasses.replace(self._stats)
+
     def plan(self, mbit_s: float, rtt_ms: float = 0.0, machines: Optional[int] = None) -> dict[str, Any]:
         """What a step would take on a link of this bandwidth and round trip, with and without, from this machine's own times.
 
-        The time of sketching is measured on this model's size here and now; bytes are those of the steps so far, or 1.6 bits for a scalar.
+        The time of sketching is measured on this model's size here and now; bytes are those of the last step, where there was one over as
+        many processes, or about what the wire takes for a scalar.
         """
-        if not mbit_s > 0:
-            raise ValueError(f"mbit_s: {mbit_s} is not a positive number")
+        _check_number("mbit_s", mbit_s, lambda value: value > 0, "a positive number")
+        _check_number("rtt_ms", rtt_ms, lambda value: value >= 0, "a number from 0 on")
         machines = machines or max(2, self._machines())
+        _check_number("machines", machines, lambda value: value >= 2, "a number of processes from 2 on")
         compute = self._compute_seconds(machines)
         dense = _ring_bytes(4 * self._size, machines)
-        sent = self.stats.sent_bytes / self.stats.steps if self.stats.steps else self._guess(machines)
+        over, last = self._last_sent or (0, 0)
+        sent = last if over == machines else self._guess(machines)
         seconds = lambda count, trips: count * 8e-6 / mbit_s + trips * rtt_ms * 1e-3  # noqa: E731
         trips_dense, trips = 2 * (machines - 1), 2 * (machines - 1) + 3
         with_, without = compute + seconds(sent, trips), seconds(dense, trips_dense)
@@ -501,6 +577,9 @@ class CoreState:
             "compute_seconds": compute,
             "seconds": with_,
             "dense_seconds": without,
+            # Of whole steps, once the hook has seen some: forward and backward passes do not overlap with an exchange here.
+            "step_seconds": self._rest_seconds + with_,
+            "dense_step_seconds": self._rest_seconds + without,
             "pays_below_mbit_s": pays_below,
             "pays": with_ < without,
             "verdict": f"{verdict}; it pays below {pays_below:.3g} Mbit/s",
@@ -590,8 +669,17 @@ def all_reduce_mean(tensor: torch.Tensor, state: CoreState) -> torch.Tensor:
     """
     if tensor.numel() != state._size:
         raise ValueError(f"tensor: {tensor.numel()} numbers, and the state was made for {state._size}")
-    estimate = state._average([(tensor.reshape(-1), [(0, 0, tensor.numel())])], tensor.element_size())
+    if not tensor.is_floating_point():
+        raise ValueError(f"tensor: {tensor.dtype} is no type of floating-point numbers, which a mean has")
+    flat = tensor.contiguous().view(-1)
+    estimate = state._average([(flat, [(0, 0, tensor.numel())])], tensor.element_size())
     return tensor.fill_(math.nan) if estimate is None else tensor.copy_(estimate.view(tensor.shape))
+
+
+def _check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
+    """Refuses what is no such number, by its name."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not fits(value):
+        raise ValueError(f"{name}: {value!r} is not {wanted}")
 
 
 def _ring_bytes(count: int, machines: int) -> int:

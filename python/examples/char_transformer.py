@@ -110,7 +110,7 @@ def main():
             "held_out_loss": held_out, "seconds_per_step": seconds / arguments.steps,
         }  # fmt: skip
         if arguments.hook == "core":
-            result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats.scalars()}
+            result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats().scalars()}
         if arguments.hook == "1bit-adam":
             dense = 8 * (machines - 1) / machines * result["parameters"] * arguments.steps
             result |= {"warm_up": arguments.warm_up, "sent_bytes": state.sent_bytes, "factor": dense / state.sent_bytes}

@@ -152,7 +152,7 @@ def ring(machines, numbers):
 def sent_by(state, parameters, machines):
     """The bytes that a process has sent, where its hook counts them."""
     if isinstance(state, CoreState):
-        return state.stats.sent_bytes
+        return state.stats().sent_bytes
     if isinstance(state, powerSGD_hook.PowerSGDState):
         # torch counts the numbers of compressed steps alone.
         whole = min(state.iter, state.start_powerSGD_iter)
@@ -274,7 +274,7 @@ def main():
         times.append(time.perf_counter() - step_begun)
         if writer is not None:
             writer.add_scalar("loss", loss.item(), step)
-            for name, value in (state.stats.scalars() if isinstance(state, CoreState) else {}).items():
+            for name, value in (state.stats().scalars() if isinstance(state, CoreState) else {}).items():
                 writer.add_scalar(f"corewire/{name}", value, step)
         if arguments.history and (step + 1) % per_epoch == 0:
             every = max(1, len(test_images) // arguments.history)
@@ -294,7 +294,7 @@ def main():
             "counted_bytes_per_step": (counted() - counted_before) / measured, "dense_bytes_per_step": dense,
         }  # fmt: skip
         if isinstance(state, CoreState):
-            result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats.scalars()}
+            result |= {"ratio": arguments.ratio, "wire": arguments.wire, **state.stats().scalars()}
         if arguments.hook in CODES:
             result |= {"ratio": arguments.ratio, "on": arguments.on}
         if history:

@@ -62,7 +62,7 @@ def main():
     held_out = held_out_loss(net, test)
     if rank == 0:
         steps = arguments.outer * arguments.inner
-        bytes_per_step = (state.stats.sent_bytes if state is not None else sent) / steps
+        bytes_per_step = (state.stats().sent_bytes if state is not None else sent) / steps
         result = {"machines": machines, "parameters": len(common), "steps": steps, "held_out_loss": held_out}
         dense = 8 * (machines - 1) / machines * len(common)
         result |= {"ratio": arguments.ratio, "bytes_per_step": bytes_per_step, "fewer_than_ddp": dense / bytes_per_step}

@@ -26,6 +26,26 @@ fn read_seed(seed: &Bound<'_, PyAny>) -> PyResult<Seed> {
     })
 }
 
+/// Readers of whole numbers, which refuse anything else by the argument's name.
+mod whole {
+    use pyo3::exceptions::PyValueError;
+    use pyo3::prelude::*;
+
+    macro_rules! whole {
+        ($($name:ident: $T:ty),*) => { $(
+            pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<$T> {
+                let wrong = |_| {
+                    PyValueError::new_err(format!(
+                        concat!(stringify!($name), ": {} is not a whole number from 0 to {}"), value, <$T>::MAX
+                    ))
+                };
+                value.extract().map_err(wrong)
+            }
+        )* };
+    }
+    whole!(dim: usize, budget: usize, count: usize, round: u64, rank: u32);
+}
+
 fn contiguous<'a, T: Element>(name: &str, array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
     array.as_slice().map_err(|_| not_contiguous(name))
 }

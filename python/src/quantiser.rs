@@ -2,12 +2,12 @@
 
 use corewire_sketch::code::{Dither, IntegerCoder, dequantise, quantise};
 use corewire_sketch::{CommonRandomness, Purpose};
-use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyValueError;
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::{contiguous, expect_length, read_seed};
+use crate::{contiguous, expect_length, read_seed, whole};
 
 /// Scalars as dithered integers, coded at about their entropy given the dither, which all holders of the seed know.
 ///
@@ -44,6 +44,22 @@ fn check_step(step: f64) -> PyResult<()> {
     Err(PyValueError::new_err(format!("step: {step} is not a positive number")))
 }
 
+/// Integers are no larger.
+const MOST_STEPS: f64 = (1u32 << 30) as f64;
+
+/// An array of float64: the one that is given, or a copy of one of float32.
+fn wide<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, f64>> {
+    if let Ok(array) = array.cast::<PyArray1<f64>>() {
+        return Ok(array.try_readonly()?);
+    }
+    let narrow = array.cast::<PyArray1<f32>>().map_err(|_| {
+        PyTypeError::new_err(format!("{name}: a one-dimensional numpy array of float32 or float64 is needed"))
+    })?;
+    let narrow = narrow.try_readonly()?;
+    let numbers = contiguous(name, &narrow)?.iter().map(|&number| f64::from(number));
+    Ok(PyArray1::from_iter(array.py(), numbers).readonly())
+}
+
 #[pymethods]
 impl Quantiser {
     #[new]
@@ -51,19 +67,24 @@ impl Quantiser {
         Ok(Self { randomness: CommonRandomness::new(&read_seed(seed)?) })
     }
 
-    /// The integers of a machine's scalars (float64) in a round.
+    /// The integers of a machine's scalars (float32 or float64) in a round.
     fn quantise<'py>(
         &self,
         py: Python<'py>,
-        round: u64,
-        rank: u32,
-        scalars: PyReadonlyArray1<'py, f64>,
+        #[pyo3(from_py_with = whole::round)] round: u64,
+        #[pyo3(from_py_with = whole::rank)] rank: u32,
+        scalars: &Bound<'py, PyAny>,
         step: f64,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         check_step(step)?;
+        let scalars = wide("scalars", scalars)?;
         let scalars = contiguous("scalars", &scalars)?;
         if !scalars.iter().all(|scalar| scalar.is_finite()) {
             return Err(PyValueError::new_err("scalars: there is a number among them that is not finite"));
+        }
+        if scalars.iter().any(|scalar| (scalar / step).abs() > MOST_STEPS) {
+            let what = format!("step: {step} is so short that an integer would not fit into 32 bits");
+            return Err(PyValueError::new_err(what));
         }
         let integers = py.detach(|| -> Vec<i32> {
             let dithers = self.dithers(round, rank, scalars.len());
@@ -76,8 +97,8 @@ impl Quantiser {
     fn dequantise<'py>(
         &self,
         py: Python<'py>,
-        round: u64,
-        rank: u32,
+        #[pyo3(from_py_with = whole::round)] round: u64,
+        #[pyo3(from_py_with = whole::rank)] rank: u32,
         integers: PyReadonlyArray1<'py, i32>,
         step: f64,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
@@ -94,8 +115,8 @@ impl Quantiser {
     fn encode<'py>(
         &self,
         py: Python<'py>,
-        round: u64,
-        rank: u32,
+        #[pyo3(from_py_with = whole::round)] round: u64,
+        #[pyo3(from_py_with = whole::rank)] rank: u32,
         integers: PyReadonlyArray1<'py, i32>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let integers = contiguous("integers", &integers)?;
@@ -111,10 +132,10 @@ impl Quantiser {
     fn decode<'py>(
         &self,
         py: Python<'py>,
-        round: u64,
-        rank: u32,
+        #[pyo3(from_py_with = whole::round)] round: u64,
+        #[pyo3(from_py_with = whole::rank)] rank: u32,
         message: &[u8],
-        count: usize,
+        #[pyo3(from_py_with = whole::count)] count: usize,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
         // An integer takes less than a thousandth of a bit at the least: whoever asks for more has not encoded it.
         if count > 1 << 32 {

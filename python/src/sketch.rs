@@ -5,7 +5,7 @@ use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::{contiguous, contiguous_mut, expect_length, read_seed};
+use crate::{contiguous, contiguous_mut, expect_length, read_seed, whole};
 
 /// Common random directions: everybody with the same seed has the same ones in every round.
 ///
@@ -47,7 +47,12 @@ macro_rules! for_type {
 impl Sketch {
     #[new]
     #[pyo3(signature = (dim, budget, family = "hadamard", seed = None))]
-    fn new(dim: usize, budget: usize, family: &str, seed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn new(
+        #[pyo3(from_py_with = whole::dim)] dim: usize,
+        #[pyo3(from_py_with = whole::budget)] budget: usize,
+        family: &str,
+        seed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         let seed = match seed {
             Some(seed) => read_seed(seed)?,
             None => corewire_sketch::Seed::reproducible(0),
@@ -82,7 +87,7 @@ impl Sketch {
     fn project<'py>(
         &self,
         py: Python<'py>,
-        round: u64,
+        #[pyo3(from_py_with = whole::round)] round: u64,
         vector: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -103,7 +108,7 @@ impl Sketch {
     fn reconstruct<'py>(
         &self,
         py: Python<'py>,
-        round: u64,
+        #[pyo3(from_py_with = whole::round)] round: u64,
         scalars: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -127,7 +132,11 @@ impl Sketch {
 
     /// The signs of a Hadamard sketch in a round, for those who transform elsewhere: a bit per coordinate, the lowest of a byte first, set
     /// where it is -1.
-    fn signs<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    fn signs<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = whole::round)] round: u64,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
         self.expect_hadamard()?;
         let bytes = py.detach(|| {
             let mut entries = vec![0.0f32; self.inner.dim()];
@@ -141,7 +150,11 @@ impl Sketch {
     }
 
     /// The rows of the Hadamard matrix in a round, in rising order.
-    fn rows<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = whole::round)] round: u64,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         self.expect_hadamard()?;
         let rows = py.detach(|| {
             let (order, budget) = (self.order(), self.inner.len());

@@ -82,6 +82,10 @@ def test_out_is_written_in_place_and_the_mean_over_rounds_is_the_vector():
     [
         (lambda: Sketch(0, 1), "dimension is 0"),
         (lambda: Sketch(10, 0), "budget"),
+        (lambda: Sketch(-1, 4), "dim: -1 is not a whole number"),
+        (lambda: Sketch(10, 4).project(-1, np.zeros(10)), "round: -1"),
+        (lambda: Quantiser(1).quantise(0, -1, np.zeros(3), 1.0), "rank: -1"),
+        (lambda: Quantiser(1).quantise(0, 0, np.array([1e30]), 1e-3), "step"),
         (lambda: Sketch(10, 4, "cauchy"), "family"),
         (lambda: Sketch(10, 4, seed="secret"), "seed"),
         (lambda: Sketch(10, 4, seed=b"short"), "seed"),
@@ -218,3 +222,11 @@ def test_places_outside_are_refused(places):
         fold_momentum(four, places, four.copy(), 0.9, 1.0, four.copy())
     with pytest.raises(ValueError, match="places"):
         fill_bucket(four.copy(), places, four)
+
+
+def test_a_quantiser_takes_both_widths():
+    codec, scalars = Quantiser(1), np.linspace(-3, 3, 100, dtype=np.float32)
+    narrow, wide = codec.quantise(2, 1, scalars, 0.5), codec.quantise(2, 1, scalars.astype(np.float64), 0.5)
+    assert (narrow == wide).all()
+    with pytest.raises(TypeError, match="scalars"):
+        codec.quantise(0, 0, np.zeros(3, np.int64), 1.0)

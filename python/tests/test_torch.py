@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -114,11 +115,56 @@ def test_frozen_and_unused_parameters(tmp_path):
     assert found[0]["digest"] == found[1]["digest"] and found[0]["size"] == 2 * 63
 
 
-def test_a_process_that_dies_ends_the_others(tmp_path):
-    tmp_path.mkdir(exist_ok=True)
-    running = start(2, "die", tmp_path)
-    running.communicate(timeout=120)
-    assert running.returncode != 0
+@pytest.mark.parametrize("key, field", [("seed", "seed_commitment"), ("wire", "wire"), ("ratio", "ratio"), ("beta", "beta"), ("eta", "eta")])
+def test_processes_that_differ_are_refused_by_the_field(tmp_path, key, field):
+    for answer in answers(2, "differ", tmp_path, f"key={key}"):
+        assert answer["error"] and f"{field}: process 0 has" in answer["error"], answer
+
+
+def test_clipping_is_the_same_on_all_processes(tmp_path):
+    found = answers(2, "clipped", tmp_path)
+    assert found[0] == found[1] and found[0]["norm"] > 1.0
+
+
+def test_a_process_that_dies_ends_the_others_with_torchs_error(tmp_path):
+    # Without torchrun, which would end the other one by itself.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    command = [sys.executable, str(WORKER), "die", str(tmp_path)]
+    both = [subprocess.Popen(command, env={**world, "RANK": str(rank)}, stderr=subprocess.DEVNULL) for rank in range(2)]
+    codes = [running.wait(timeout=120) for running in both]
+    assert codes == [0, 9]
+    # gloo's own words.
+    assert "onnection" in json.loads((tmp_path / "0.json").read_text())["error"]
+
+
+def test_a_state_that_nobody_holds_looks_at_no_optimiser():
+    net = torch.nn.Linear(3, 3)
+    state = CoreState(net)
+    net(torch.ones(1, 3)).sum().backward()
+    adam = torch.optim.Adam(net.parameters())
+    with pytest.raises(ValueError, match="a momentum of its own"):
+        adam.step()
+    del state
+    adam.step()
+
+
+def test_a_checkpoint_goes_on_with_the_same_seed_alone():
+    saved = CoreState(torch.nn.Linear(3, 3), seed=1).state_dict()
+    with pytest.raises(ValueError, match="seed_commitment"):
+        CoreState(torch.nn.Linear(3, 3), seed=2).load_state_dict(saved)
+    with pytest.raises(ValueError, match="no state_dict"):
+        CoreState(torch.nn.Linear(3, 3)).load_state_dict({})
+
+
+def test_tensors_are_averaged_wherever_they_lie_and_whole_numbers_refused():
+    strided = torch.arange(12.0).view(3, 4).t()
+    exact = strided.clone()
+    assert torch.equal(all_reduce_mean(strided, CoreState([torch.zeros(12, requires_grad=True)], beta=0)), exact)
+    with pytest.raises(ValueError, match="tensor: torch.int64"):
+        all_reduce_mean(torch.arange(12), CoreState([torch.zeros(12, requires_grad=True)], beta=0))
 
 
 @pytest.mark.parametrize("repetition", range(50 if SOAK else 5))
@@ -146,6 +192,14 @@ def test_a_world_of_one_is_plain_momentum():
         ({"wire": "zip"}, "wire"),
         ({"seed": "word"}, "seed"),
         ({"dense_steps": -1}, "dense_steps"),
+        ({"optimizer": "adam"}, "optimizer"),
+        ({"ratio": "12"}, "ratio"),
+        ({"beta": None}, "beta"),
+        ({"dense_steps": 2.5}, "dense_steps"),
+        ({"keep_vectors": "no"}, "keep_vectors"),
+        ({"scaler": 3}, "scaler"),
+        ({"seed": None}, "seed"),
+        ({"seed": b"short"}, "seed"),
     ],
 )
 def test_bad_arguments_are_named(keys, what):
@@ -165,8 +219,36 @@ def test_optimisers_without_a_form_are_refused():
     optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.8, weight_decay=1e-3))
     group = optimizer.param_groups[0]
     assert (state.beta, group["momentum"]) == (0.8, 0.0) and math.isclose(group["weight_decay"], 5e-3)
+    with pytest.raises(ValueError, match="moved already"):
+        state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.8))
+    with pytest.raises(ValueError, match="no momentum"):
+        CoreState(net).optimizer(torch.optim.SGD(net.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="parameters that the state was not made for"):
+        CoreState(net).optimizer(torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1, momentum=0.9))
+    with pytest.raises(ValueError, match="model"):
+        CoreState([1])
+    with pytest.raises(ValueError, match="twice"):
+        CoreState([net.weight, net.weight])
     with pytest.raises(ValueError, match="no parameter"):
         CoreState(torch.nn.Linear(3, 3).requires_grad_(False))
+
+
+def test_the_form_for_adamw_may_be_named_at_the_start():
+    wrapped, named = (torch.nn.Parameter(torch.ones(6, 5)) for _ in range(2))
+    first, second = CoreState([wrapped]), CoreState([named], optimizer="adamw")
+    optimizers = [
+        first.optimizer(torch.optim.AdamW([wrapped], lr=0.1, weight_decay=0.5)),
+        torch.optim.SGD([named], lr=0.1, weight_decay=0.5),
+    ]
+    for step in range(5):
+        gradient = torch.randn(6, 5, generator=torch.Generator().manual_seed(step))
+        for tensor, state, optimizer in zip([wrapped, named], [first, second], optimizers):
+            tensor.grad = all_reduce_mean(gradient.clone(), state)
+            optimizer.step()
+    assert torch.equal(wrapped, named) and not torch.equal(wrapped, torch.ones(6, 5))
+    assert second.stats().steps == 5
+    with pytest.raises(ValueError, match="made for AdamW"):
+        CoreState([named], optimizer="adamw").optimizer(torch.optim.SGD([named], lr=0.1))
 
 
 def test_the_plan_says_where_it_pays():
@@ -174,8 +256,9 @@ def test_the_plan_says_where_it_pays():
     slow, fast = state.plan(mbit_s=1, machines=4), state.plan(mbit_s=1e6, machines=4)
     assert slow["pays"] and not fast["pays"] and "do not compress" in fast["verdict"]
     assert slow["dense_bytes"] / slow["bytes"] > 200
-    with pytest.raises(ValueError, match="mbit_s"):
-        state.plan(mbit_s=0)
+    for keys, what in [({"mbit_s": 0}, "mbit_s"), ({"mbit_s": 1, "rtt_ms": -5}, "rtt_ms"), ({"mbit_s": 1, "machines": -3}, "machines")]:
+        with pytest.raises(ValueError, match=what):
+            state.plan(**keys)
 
 
 def test_a_checkpoint_of_another_model_is_refused():

@@ -76,7 +76,7 @@ def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors
         # As for tensors on another device; there is none here, and the CPU adds as any other does.
         run.state._elsewhere = DeviceSketch(run.state._sketch, torch.device("cpu"))
     run.steps(0, int(steps), int(accumulate))
-    stats = run.state.stats
+    stats = run.state.stats()
     return {"digest": digest(run.net), "loss": run.loss.item(), "factor": stats.factor, **stats.scalars()}
 
 
@@ -173,9 +173,9 @@ def growth(folder):
     state = CoreState([torch.zeros(60_000, requires_grad=True)], ratio=12, beta=0.9, seed=3)
     random, sent = torch.Generator().manual_seed(dist.get_rank()), []
     for _ in range(60):
-        before = state.stats.sent_bytes
+        before = state.stats().sent_bytes
         all_reduce_mean(torch.randn(60_000, generator=random), state)
-        sent.append(state.stats.sent_bytes - before)
+        sent.append(state.stats().sent_bytes - before)
     return {"first": sum(sent[1:9]) / 8, "later": sum(sent[-20:]) / 20}
 
 
@@ -206,6 +206,31 @@ def unused(folder):
     return {"digest": digest(net), "size": state._size}
 
 
+def differ(folder, key):
+    """Process 1 has another value of something that must be common."""
+    values = {"seed": 8, "wire": "float32", "ratio": 9, "beta": 0.5, "eta": 0.3, "keep_vectors": True}
+    net = model()
+    state = CoreState(net, **{"seed": 7, "ratio": 8, **({key: values[key]} if dist.get_rank() == 1 else {})})
+    ddp = DistributedDataParallel(net)
+    ddp.register_comm_hook(state, core_hook)
+    try:
+        torch.nn.functional.cross_entropy(ddp(batch(0, 0)[0]), batch(0, 0)[1]).backward()
+    except (ValueError, RuntimeError) as error:
+        return {"error": str(error)}
+    return {"error": None}
+
+
+def clipped(folder):
+    """Clipping after the backward pass clips the update, alike on all processes."""
+    run = Run()
+    for step in range(20):
+        run.backward(step, dist.get_rank())
+        norm = torch.nn.utils.clip_grad_norm_(run.net.parameters(), 1.0)
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+    return {"digest": digest(run.net), "norm": norm.item()}
+
+
 def die(folder):
     """One process is gone in the middle: the others must end with an error and not wait for ever."""
     run = Run()
@@ -215,7 +240,7 @@ def die(folder):
     try:
         run.steps(3, 6)
     except Exception as error:
-        return {"error": type(error).__name__}
+        return {"error": str(error)}
     return {"error": None}
 
 
@@ -224,7 +249,7 @@ def main():
     dist.init_process_group("gloo")
     answer = globals()[scenario](folder, **dict(key.split("=", 1) for key in keys))
     (pathlib.Path(folder) / f"{dist.get_rank()}.json").write_text(json.dumps(answer))
-    if scenario not in ("die", "not_finite"):
+    if scenario not in ("die", "not_finite", "differ"):
         dist.barrier()
         dist.destroy_process_group()
     os._exit(0)
