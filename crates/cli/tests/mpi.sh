@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The command line under mpirun: the digests of five configurations are those of the threads engine on 1 to 4 processes, and a run
+# The command line under mpirun: the digests of six configurations are those of the threads engine on 1 to 4 processes, and a run
 # whose process is killed in the middle is resumed to the same digest. Needs Open MPI; `make mpi` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
