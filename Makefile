@@ -146,9 +146,9 @@ python: $(PYTHON)/bin/pytest ## Builds the Python wheel and runs its tests, with
 
 $(PYTHON)/bin/pytest:
 	@if ! python3 -m venv $(PYTHON); then echo "skipped: python3 -m venv failed"; exit 0; fi; \
-	$(PYTHON)/bin/pip install --quiet maturin==$(MATURIN_VERSION) numpy scikit-learn torch==$(TORCH_VERSION) torchvision safetensors \
+	$(PYTHON)/bin/pip install --quiet maturin==$(MATURIN_VERSION) numpy scikit-learn torch==$(TORCH_VERSION) torchvision safetensors tensorboard \
 	    && $(PYTHON)/bin/pip install --quiet pytest \
-	    || echo "skipped: pip could not install torch, torchvision, safetensors, scikit-learn, numpy, maturin and pytest"
+	    || echo "skipped: pip could not install torch, torchvision, safetensors, tensorboard, scikit-learn, numpy, maturin and pytest"
 
 # Apart from `unit`, whose tests see to it that a build without the feature says what to do.
 parquet: ## Reads Parquet files of every kind, and damaged ones; and pictures.
