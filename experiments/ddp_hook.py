@@ -74,6 +74,9 @@ def measure(wire, ratio, steps, now):
         def _machines(self):
             return 2
 
+        def _agree(self, machines):
+            self._agreed = machines
+
         def _not_finite(self, finite, rank, machines):
             return [] if finite else [rank]
 
