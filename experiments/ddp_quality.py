@@ -20,9 +20,11 @@ import tempfile
 SCRIPT = pathlib.Path(__file__).parents[1] / "python" / "examples" / "ddp_resnet18.py"
 HOOKS = {
     "plain DDP": ["--hook", "none"],
+    "bf16": ["--hook", "bf16"],
     "PowerSGD, rank 1": ["--hook", "powersgd", "--rank", "1"],
     "PowerSGD, rank 2": ["--hook", "powersgd", "--rank", "2"],
     "PowerSGD, rank 4": ["--hook", "powersgd", "--rank", "4"],
+    "PowerSGD, rank 4 on the momentum": ["--hook", "powersgd", "--rank", "4", "--on", "momentum"],
     "corewire q, ratio 12": ["--hook", "core", "--ratio", "12"],
     "corewire q, ratio 37": ["--hook", "core", "--ratio", "37"],
     "corewire 4bit, ratio 37": ["--hook", "core", "--ratio", "37", "--wire", "4bit"],

@@ -4,8 +4,8 @@
     torchrun --standalone --nproc-per-node 4 examples/ddp_resnet18.py --net lenet --data mnist:FOLDER --epochs 4 --hook core
 
 Data is `random`, `mnist:FOLDER` (the four IDX files, gzipped) or `images:FOLDER` (one folder of pictures for each class, as CIFAR-10 is
-often given). Hooks: none (plain DDP), bf16, powersgd (with --rank), core (with --ratio and --wire), core-gradient, which sketches the gradient
-and leaves the momentum to the optimiser, to see what that costs, topk and eden (with --ratio) and qsgd, each on the gradient or, with
+often given). Hooks: none (plain DDP), bf16, core (with --ratio and --wire), core-gradient, which sketches the gradient and leaves the momentum
+to the optimiser, to see what that costs, powersgd (with --rank), topk and eden (with --ratio) and qsgd, each on the gradient or, with
 --on momentum, on the momentum, and silent, which sends nothing, to see what the others' exchanges take.
 """
 
@@ -139,7 +139,12 @@ def register(ddp, net, optimizer, arguments):
         state = powerSGD_hook.PowerSGDState(
             None, matrix_approximation_rank=arguments.rank, start_powerSGD_iter=2, min_compression_rate=1
         )
-        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        if arguments.on == "momentum":
+            optimizer.param_groups[0]["momentum"] = 0
+            state.momentum = None
+            ddp.register_comm_hook(state, powersgd_on_momentum)
+        else:
+            ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         return state
     return None
 
@@ -185,6 +190,14 @@ def silent_hook(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor
     return future
 
 
+def powersgd_on_momentum(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """PowerSGD of each process's momentum, whose estimate is the update. There is one bucket."""
+    gradient = bucket.buffer()
+    state.momentum = gradient.clone() if state.momentum is None else state.momentum.mul_(0.9).add_(gradient)
+    gradient.copy_(state.momentum)
+    return powerSGD_hook.powerSGD_hook(state, bucket)
+
+
 def scheduled(optimizer, steps, arguments):
     if arguments.cosine is not None:
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, arguments.cosine)
@@ -203,7 +216,7 @@ def board(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hook", choices=["none", "bf16", "powersgd", "core", "core-gradient", *CODES, "silent"], default="core")
-    parser.add_argument("--on", choices=["gradient", "momentum"], default="gradient", help="what topk, qsgd and eden send")
+    parser.add_argument("--on", choices=["gradient", "momentum"], default="gradient", help="what powersgd, topk, qsgd and eden send")
     parser.add_argument("--net", choices=["resnet18", "small", "lenet"], default="resnet18")
     parser.add_argument("--data", default="random")
     parser.add_argument("--rows", type=int, default=12_000)
@@ -300,7 +313,7 @@ def main():
         if history:
             result["history"] = history
         if arguments.hook == "powersgd":
-            result["rank"] = arguments.rank
+            result |= {"rank": arguments.rank, "on": arguments.on}
         print(json.dumps(result), flush=True)
         if arguments.json:
             with open(arguments.json, "a") as file:
