@@ -83,7 +83,7 @@ def row(name, rate, runs):
     losses = statistics.mean(run["loss"] for run in runs)
     dense = runs[0]["dense_bytes_per_step"]
     # Torch's all-reduce does not count its bytes.
-    counted = runs[0]["counted_bytes_per_step"] or dense
+    counted = runs[0]["counted_bytes_per_step"] or (dense / 2 if name == "bf16" else dense)
     return f"| {name} | {rate} | {losses:.4f} | {accuracies} | {counted:,.0f} | {dense / counted:.0f} |"
 
 

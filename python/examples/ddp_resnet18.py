@@ -141,8 +141,7 @@ def register(ddp, net, optimizer, arguments):
         )
         if arguments.on == "momentum":
             optimizer.param_groups[0]["momentum"] = 0
-            state.momentum = None
-            ddp.register_comm_hook(state, powersgd_on_momentum)
+            ddp.register_comm_hook([state, None], powersgd_on_momentum)
         else:
             ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         return state
@@ -190,11 +189,11 @@ def silent_hook(_, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor
     return future
 
 
-def powersgd_on_momentum(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def powersgd_on_momentum(kept, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """PowerSGD of each process's momentum, whose estimate is the update. There is one bucket."""
-    gradient = bucket.buffer()
-    state.momentum = gradient.clone() if state.momentum is None else state.momentum.mul_(0.9).add_(gradient)
-    gradient.copy_(state.momentum)
+    (state, momentum), gradient = kept, bucket.buffer()
+    kept[1] = gradient.clone() if momentum is None else momentum.mul_(0.9).add_(gradient)
+    gradient.copy_(kept[1])
     return powerSGD_hook.powerSGD_hook(state, bucket)
 
 
