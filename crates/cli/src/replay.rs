@@ -174,7 +174,7 @@ fn follow(earlier: &Earlier, snapshots: &[Stored], found: &mut Findings) -> Resu
             for machine in &stored.snapshot.machines {
                 let mut restored = fresh()?;
                 replay::prepare(&mut *restored, contents, facts)?;
-                state::restore(&mut *restored, machine.saved.clone())
+                state::restore(&mut *restored, &stored.snapshot.common, &machine.saved)
                     .map_err(RunError::Unsuited)
                     .with_context(|| name.display().to_string())?;
                 if digest_of(&mut *restored) != digest {

@@ -896,7 +896,7 @@ fn put_back<'a>(
 ) -> Result<&'a MachineState> {
     replay::prepare(method, &resume.contents, facts)?;
     let machine = snapshot.machines.get(rank).ok_or_else(|| anyhow!("the snapshot has no machine {rank}"))?;
-    state::restore(method, machine.saved.clone()).map_err(RunError::Unsuited)?;
+    state::restore(method, &snapshot.common, &machine.saved).map_err(RunError::Unsuited)?;
     Ok(machine)
 }
 

@@ -205,9 +205,7 @@ fn a_snapshot_whose_state_is_not_where_the_journal_leads_is_refused() {
     let Stored { mut snapshot, about, .. } = Stored::read(&run, 30).unwrap();
     let link = journal::read(&run.join("journal.bin")).unwrap().link_at(30).unwrap();
     // Whole, of this run, of this round and chain; only a number of the common state is another.
-    for machine in &mut snapshot.machines {
-        machine.saved.fields[0].1[3] += 1e-9;
-    }
+    snapshot.common.fields[0].1[3] += 1e-9;
     snapshot.write(&run, &about, link).unwrap();
     for found in refusals(&run) {
         assert!(
@@ -216,9 +214,7 @@ fn a_snapshot_whose_state_is_not_where_the_journal_leads_is_refused() {
         );
     }
     // Of another dimension.
-    for machine in &mut snapshot.machines {
-        machine.saved.fields[0].1.push(0.0);
-    }
+    snapshot.common.fields[0].1.push(0.0);
     snapshot.write(&run, &about, link).unwrap();
     for found in refusals(&run) {
         assert!(found.contains("numbers, not "), "{found}");

@@ -53,6 +53,11 @@ pub fn to_bytes<T: Number>(numbers: &[T]) -> Vec<u8> {
     bytes
 }
 
+/// The numbers as bytes, a piece at a time: a long vector need not lie in memory twice.
+pub fn pieces<T: Number>(numbers: &[T]) -> impl Iterator<Item = Vec<u8>> {
+    numbers.chunks(8192).map(to_bytes)
+}
+
 /// Reads numbers; bytes at the end that are no whole number are left.
 pub fn read<T: Number>(bytes: &[u8]) -> impl ExactSizeIterator<Item = T> {
     bytes.chunks_exact(T::WIDTH).map(T::read)

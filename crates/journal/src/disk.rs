@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all, and are still there after a power cut.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,13 +11,18 @@ use crate::{JournalError, io_error};
 const TEMPORARY: &str = ".tmp";
 
 /// Puts these bytes under this name: whoever reads it, at any time and after any crash, finds what was there before or all of them.
-///
-/// They go to a name of their own first, which nobody else has and which is no link, are synced and read back; then they are renamed and
-/// the folder is synced.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), JournalError> {
+    write_whole_with(path, |out| out.write_all(bytes))
+}
+
+/// The same, for what `write` writes, which may be too large to have it in memory once more.
+///
+/// It goes to a name of its own first, which nobody else has and which is no link, is synced and read back; then it is renamed and the
+/// folder is synced.
+pub fn write_whole_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), JournalError> {
     let temporary = temporary(path);
-    let written = write_new(&temporary, bytes).and_then(|()| {
-        if fs::read(&temporary)? != bytes {
+    let written = write_new(&temporary, write).and_then(|told| {
+        if blake3::Hasher::new().update_reader(File::open(&temporary)?)?.finalize() != told {
             return Err(io::Error::other("what was read back is not what was written"));
         }
         fs::rename(&temporary, path)
@@ -29,10 +34,31 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), JournalError> {
     sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+/// Writes a new file, and tells the hash of what was to be in it.
+fn write_new(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<blake3::Hash> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut hashed = Hashed { inner: BufWriter::with_capacity(1 << 16, file), hash: blake3::Hasher::new() };
+    write(&mut hashed)?;
+    hashed.inner.into_inner()?.sync_all()?;
+    Ok(hashed.hash.finalize())
+}
+
+/// Hashes whatever passes.
+struct Hashed<W> {
+    inner: W,
+    hash: blake3::Hasher,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// A name beside this one that nobody has.

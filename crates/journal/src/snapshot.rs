@@ -1,17 +1,20 @@
-//! Snapshots: every machine's state after some round, as a safetensors file, so that a resume need not begin at the start.
+//! Snapshots: the state after some round, what is common once and what is each machine's own, as a safetensors file, so that a resume need
+//! not begin at the start.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use corewire_comm::Traffic;
 use corewire_comm::numbers::{push, read};
 
-use crate::disk::write_whole;
-use crate::tensors::{About, Vectors, decode, encode};
+use crate::disk::write_whole_with;
+use crate::tensors::{About, Views, decode, encode};
 use crate::{Contents, JournalError, hex, io_error};
 
-/// The fields of a method's state.
+/// Fields of a method's state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Saved {
     /// In the order of the visit.
@@ -21,7 +24,7 @@ pub struct Saved {
 /// One machine's part.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct MachineState {
-    /// The method's fields.
+    /// The method's fields that are this machine's own.
     pub saved: Saved,
     /// What had passed.
     pub traffic: Traffic,
@@ -36,6 +39,8 @@ pub struct Snapshot {
     pub initial: Option<f64>,
     /// The first estimates of the gradient's norm and of f - f*, likewise.
     pub first: [Option<f64>; 2],
+    /// What all machines have the same.
+    pub common: Saved,
     /// In rank order.
     pub machines: Vec<MachineState>,
 }
@@ -96,6 +101,10 @@ const LINK: &str = "chain";
 const INITIAL: &str = "initial";
 const FIRST: [&str; 2] = ["first_gradient", "first_gap"];
 const MACHINES: &str = "machines_saved";
+/// In place of a rank: what all machines have the same.
+const COMMON: &str = "common";
+/// In place of a field: what had passed.
+const TRAFFIC: &str = "traffic";
 
 impl Snapshot {
     /// The file of a round.
@@ -107,7 +116,7 @@ impl Snapshot {
     ///
     /// `about` says which run it belongs to, `link` is the chain of its journal after its round.
     pub fn write(&self, folder: &Path, about: &About, link: [u8; 8]) -> Result<(), JournalError> {
-        write_whole(&Self::path(folder, self.round), &self.to_bytes(about, link))?;
+        write_whole_with(&Self::path(folder, self.round), |out| self.encode(about, link, out))?;
         for old in Self::list(folder)?.into_iter().rev().skip(2) {
             let _ = fs::remove_file(Self::path(folder, old));
         }
@@ -130,13 +139,26 @@ impl Snapshot {
 
     /// The bytes of its file.
     pub fn to_bytes(&self, about: &About, link: [u8; 8]) -> Vec<u8> {
-        let mut vectors = Vectors::new();
-        for (rank, machine) in self.machines.iter().enumerate() {
-            for (index, (name, values)) in machine.saved.fields.iter().enumerate() {
-                vectors.insert(format!("{rank}/{index}/{name}"), values.clone());
+        let mut bytes = Vec::new();
+        self.encode(about, link, &mut bytes).expect("memory takes all bytes");
+        bytes
+    }
+
+    fn encode(&self, about: &About, link: [u8; 8], out: &mut dyn Write) -> io::Result<()> {
+        fn add<'a>(vectors: &mut Views<'a>, whose: &str, saved: &'a Saved) {
+            for (index, (name, values)) in saved.fields.iter().enumerate() {
+                vectors.insert(format!("{whose}/{index}/{name}"), Cow::from(&values[..]));
             }
+        }
+        let mut vectors = Views::new();
+        add(&mut vectors, COMMON, &self.common);
+        for (rank, machine) in self.machines.iter().enumerate() {
+            add(&mut vectors, &rank.to_string(), &machine.saved);
             // Bits of words: a vector of floats carries them unchanged.
-            vectors.insert(format!("{rank}/traffic"), machine.traffic.to_words().map(f64::from_bits).to_vec());
+            vectors.insert(
+                format!("{rank}/{TRAFFIC}"),
+                Cow::from(machine.traffic.to_words().map(f64::from_bits).to_vec()),
+            );
         }
         let bits = |number: Option<f64>| format!("{:016x}", number.unwrap_or(f64::NAN).to_bits());
         let mut about = about.clone();
@@ -148,7 +170,7 @@ impl Snapshot {
             (FIRST[1].to_owned(), bits(self.first[1])),
             (MACHINES.to_owned(), self.machines.len().to_string()),
         ]);
-        encode(&vectors, &about)
+        encode(&vectors, &about, out)
     }
 }
 
@@ -174,19 +196,24 @@ impl Stored {
         let count = word(MACHINES)?.parse::<usize>().map_err(|error| format!("`{MACHINES}`: {error}"))?;
         /// A machine's fields by their places, and its traffic.
         type Part = (BTreeMap<usize, (String, Vec<f64>)>, Option<Traffic>);
-        let mut machines: BTreeMap<usize, Part> = BTreeMap::new();
+        let (mut common, mut machines) = (BTreeMap::new(), BTreeMap::<usize, Part>::new());
         for (name, values) in vectors {
-            let place = || format!("`{name}` is no field of a machine");
-            let (rank, rest) = name.split_once('/').ok_or_else(place)?;
-            let machine = machines.entry(rank.parse().map_err(|_| place())?).or_default();
-            if rest == "traffic" {
-                let words: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
-                let words = words.try_into().map_err(|_| format!("`{name}` does not have eight words"))?;
-                machine.1 = Some(Traffic::from_words(words));
-                continue;
-            }
+            let place = || format!("`{name}` is no field of a machine, nor of all");
+            let (whose, rest) = name.split_once('/').ok_or_else(place)?;
+            let fields = if whose == COMMON {
+                &mut common
+            } else {
+                let machine = machines.entry(whose.parse().map_err(|_| place())?).or_default();
+                if rest == TRAFFIC {
+                    let words: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
+                    let words = words.try_into().map_err(|_| format!("`{name}` does not have eight words"))?;
+                    machine.1 = Some(Traffic::from_words(words));
+                    continue;
+                }
+                &mut machine.0
+            };
             let (index, field) = rest.split_once('/').ok_or_else(place)?;
-            machine.0.insert(index.parse().map_err(|_| place())?, (field.to_owned(), values));
+            fields.insert(index.parse().map_err(|_| place())?, (field.to_owned(), values));
         }
         if machines.len() != count || machines.keys().next_back().is_some_and(|last| last + 1 != count) {
             return Err(format!("it has fields of {} machines and is one of {count}", machines.len()));
@@ -196,7 +223,8 @@ impl Stored {
             Ok(MachineState { saved: Saved { fields: fields.into_values().collect() }, traffic })
         };
         let machines = machines.into_iter().map(whole).collect::<Result<_, String>>()?;
-        Ok(Self { snapshot: Snapshot { round, initial, first, machines }, about, link })
+        let common = Saved { fields: common.into_values().collect() };
+        Ok(Self { snapshot: Snapshot { round, initial, first, common, machines }, about, link })
     }
 
     /// Refuses a snapshot that lies under another round's name, or does not belong where this journal has its round.

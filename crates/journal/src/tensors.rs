@@ -1,9 +1,11 @@
 //! Named vectors and words about them, as a safetensors file. The same contents are the same bytes, and a checksum covers them all.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::Path;
 
-use corewire_comm::numbers::{push, read, to_bytes};
+use corewire_comm::numbers::{pieces, read, to_bytes};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::json;
 
@@ -20,31 +22,33 @@ pub type Model = (Vectors, About);
 /// The word that the checksum stands under.
 const CHECKSUM: &str = "checksum";
 
-/// As bytes.
-pub(crate) fn encode(vectors: &Vectors, about: &About) -> Vec<u8> {
+/// Named vectors, some of which lie elsewhere.
+pub(crate) type Views<'a> = BTreeMap<String, Cow<'a, [f64]>>;
+
+/// Writes them. Nothing of the vectors is copied: those of a network fill the memory.
+pub(crate) fn encode(vectors: &Views<'_>, about: &About, out: &mut dyn Write) -> io::Result<()> {
     let mut about = about.clone();
     about.insert(CHECKSUM.to_owned(), checksum(vectors, &about));
-    let mut data = Vec::new();
     let mut header = BTreeMap::from([("__metadata__", json!(about))]);
+    let mut begin = 0;
     for (name, values) in vectors {
-        let begin = data.len();
-        push(values, &mut data);
-        header.insert(name, json!({ "dtype": "F64", "shape": [values.len()], "data_offsets": [begin, data.len()] }));
+        let end = begin + size_of::<f64>() * values.len();
+        header.insert(name, json!({ "dtype": "F64", "shape": [values.len()], "data_offsets": [begin, end] }));
+        begin = end;
     }
     let mut header = serde_json::to_vec(&header).expect("texts and numbers");
     // The format wants numbers to lie on whole words.
     header.resize(header.len().next_multiple_of(8), b' ');
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.append(&mut header);
-    bytes.append(&mut data);
-    bytes
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    vectors.values().try_for_each(|values| pieces(values).try_for_each(|piece| out.write_all(&piece)))
 }
 
 /// From bytes, or what is wrong with them.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Model, String> {
     let (length, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
     let data = bytes.get(8 + length..).ok_or("it is cut short")?;
-    let mut vectors = BTreeMap::new();
+    let mut vectors = Vectors::new();
     for (name, tensor) in header.tensors() {
         if tensor.dtype != Dtype::F64 {
             return Err(format!("its tensor `{name}` does not hold 64-bit floats"));
@@ -55,25 +59,32 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Model, String> {
     let mut about: About = header.metadata().clone().unwrap_or_default().into_iter().collect();
     match about.remove(CHECKSUM) {
         None => Err("it has no checksum; it was not written by corewire, or by an earlier version".to_owned()),
-        Some(told) if told != checksum(&vectors, &about) => {
+        Some(told) if told != checksum(&views(&vectors), &about) => {
             Err("it is damaged: its checksum does not match".to_owned())
         }
         Some(_) => Ok((vectors, about)),
     }
 }
 
-fn checksum(vectors: &Vectors, about: &About) -> String {
+fn views(vectors: &Vectors) -> Views<'_> {
+    vectors.iter().map(|(name, values)| (name.clone(), Cow::from(&values[..]))).collect()
+}
+
+fn checksum(vectors: &Views<'_>, about: &About) -> String {
+    /// The length goes first, so that no part can be taken for the end of another.
+    fn add(hasher: &mut blake3::Hasher, length: usize, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+        hasher.update(&(length as u64).to_le_bytes());
+        for piece in pieces {
+            hasher.update(piece.as_ref());
+        }
+    }
     let mut hasher = blake3::Hasher::new();
-    let mut add = |part: &[u8]| {
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-    };
-    for (key, value) in about {
-        add(key.as_bytes());
-        add(value.as_bytes());
+    for word in about.iter().flat_map(|(key, value)| [key, value]) {
+        add(&mut hasher, word.len(), [word]);
     }
     for (name, values) in vectors {
-        add(name.as_bytes());
-        add(&to_bytes(values));
+        add(&mut hasher, name.len(), [name]);
+        add(&mut hasher, size_of_val(&values[..]), pieces(values));
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }
@@ -116,7 +127,9 @@ pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, Tensor>, JournalErro
 
 /// The bytes of a model's file.
 pub fn model_bytes((vectors, about): &Model) -> Vec<u8> {
-    encode(vectors, about)
+    let mut bytes = Vec::new();
+    encode(&views(vectors), about, &mut bytes).expect("memory takes all bytes");
+    bytes
 }
 
 /// Writes a model, whole or not at all.

@@ -58,6 +58,8 @@ pub(crate) enum Statistics<'a, T> {
 pub(crate) enum Saved<T> {
     Values(Vec<T>),
     Normalised(Normalised<T>),
+    /// Which units were on.
+    Units(Vec<bool>),
     Nothing,
 }
 
@@ -66,7 +68,7 @@ impl<T: Number> Saved<T> {
         match self {
             Self::Values(values) => scratch.give(values),
             Self::Normalised(normalised) => normalised.give(scratch),
-            Self::Nothing => {}
+            Self::Units(_) | Self::Nothing => {}
         }
     }
 
@@ -106,10 +108,7 @@ pub(crate) fn forward<T: Number>(
                 let (scale, shift) = (&parameters[scale.clone()], &parameters[shift.clone()]);
                 Saved::Normalised(form.forward(scale, shift, batch, &mut values, statistics, scratch))
             }
-            Layer::Rectify => {
-                rectify(&mut values);
-                kept(&values, tape.is_some(), scratch)
-            }
+            Layer::Rectify => rectify(&mut values, tape.is_some()),
             Layer::Largest { input } => {
                 let (output, places) = pool::largest(*input, &values, scratch);
                 scratch.give(std::mem::replace(&mut values, output));
@@ -127,8 +126,7 @@ pub(crate) fn forward<T: Number>(
                 values = forward(short, parameters, batch, copy, statistics, tape.as_deref_mut(), scratch);
                 add(&long, &mut values);
                 scratch.give(long);
-                rectify(&mut values);
-                kept(&values, tape.is_some(), scratch)
+                rectify(&mut values, tape.is_some())
             }
         };
         match &mut tape {
@@ -139,18 +137,12 @@ pub(crate) fn forward<T: Number>(
     values
 }
 
-fn rectify<T: Number>(values: &mut [T]) {
-    values.iter_mut().for_each(|value| *value = if *value > T::default() { *value } else { T::default() });
-}
-
-/// A copy, where it is wanted.
-fn kept<T: Number>(values: &[T], wanted: bool, scratch: &mut Scratch<T>) -> Saved<T> {
-    if !wanted {
-        return Saved::Nothing;
-    }
-    let mut copy = scratch.take(values.len());
-    copy.copy_from_slice(values);
-    Saved::Values(copy)
+/// What is on stays, the rest becomes zero. Which units are on is kept where it is wanted.
+fn rectify<T: Number>(values: &mut [T], wanted: bool) -> Saved<T> {
+    let on = |value: &T| *value > T::default();
+    let saved = if wanted { Saved::Units(values.iter().map(on).collect()) } else { Saved::Nothing };
+    values.iter_mut().for_each(|value| *value = if on(value) { *value } else { T::default() });
+    saved
 }
 
 /// The way back from the derivatives by the output, which are given up, to those by the input (nothing unless `wanted`); those by the
@@ -198,7 +190,7 @@ pub(crate) fn backward<T: Number>(
                 form.backward(&parameters[scale.clone()], &normalised, batch, &mut back, by_scale, by_shift);
                 normalised.give(scratch);
             }
-            Layer::Rectify => unrectify(saved, &mut back, scratch),
+            Layer::Rectify => unrectify(saved, &mut back),
             Layer::Largest { input } => {
                 let places = saved.values();
                 let by_input = pool::to_largest(*input, &places, &back, scratch);
@@ -210,7 +202,7 @@ pub(crate) fn backward<T: Number>(
                 scratch.give(std::mem::replace(&mut back, by_input));
             }
             Layer::Residual { main, short } => {
-                unrectify(saved, &mut back, scratch);
+                unrectify(saved, &mut back);
                 let mut copy = scratch.take(back.len());
                 copy.copy_from_slice(&back);
                 let by_short = backward(short, parameters, batch, copy, wanted, tape, gradient, scratch);
@@ -223,13 +215,10 @@ pub(crate) fn backward<T: Number>(
     back
 }
 
-/// No derivative passes where the output was zero.
-fn unrectify<T: Number>(saved: Saved<T>, back: &mut [T], scratch: &mut Scratch<T>) {
-    let output = saved.values();
-    for (back, output) in back.iter_mut().zip(&output) {
-        *back = if *output > T::default() { *back } else { T::default() };
-    }
-    scratch.give(output);
+/// No derivative passes where a unit was off.
+fn unrectify<T: Number>(saved: Saved<T>, back: &mut [T]) {
+    let Saved::Units(units) = saved else { unreachable!("the tape is read as it was written") };
+    back.iter_mut().zip(units).for_each(|(back, on)| *back = if on { *back } else { T::default() });
 }
 
 /// Two places of the gradient at once, the first before the second.

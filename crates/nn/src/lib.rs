@@ -106,7 +106,8 @@ impl Network {
         }
         T::with_scratch(|scratch| {
             let mut tape = Vec::new();
-            let scores = self.forward(parameters, pixels, &mut Statistics::OfBatch, Some(&mut tape), scratch);
+            let kept = gradient.is_some().then_some(&mut tape);
+            let scores = self.forward(parameters, pixels, &mut Statistics::OfBatch, kept, scratch);
             let (loss, back) = cross_entropy(&scores, labels, self.classes, weight, scratch);
             scratch.give(scores);
             match gradient {
@@ -117,10 +118,7 @@ impl Network {
                         layer::backward(&self.layers, parameters, batch, back, false, &mut tape, gradient, scratch);
                     scratch.give(rest);
                 }
-                None => {
-                    scratch.give(back);
-                    tape.drain(..).for_each(|saved| saved.give(scratch));
-                }
+                None => scratch.give(back),
             }
             loss
         })

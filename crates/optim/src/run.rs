@@ -14,7 +14,7 @@ use crate::error::RunError;
 use crate::method::{Context, Method, Outcome, Settings};
 use crate::objective::Objective;
 use crate::score::{HeldOut, Score};
-use crate::state;
+use crate::state::{self, Scope};
 
 /// When to stop. The first that holds ends the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -617,18 +617,20 @@ impl Watch<'_> {
         Ok(numbers::read(&reply).collect())
     }
 
-    /// Brings every machine's state to machine 0's observer.
+    /// Brings what is common and every machine's own to machine 0's observer.
     fn snapshot(&self, round: u64, comm: &mut Metered<'_>, part: &mut RunPart<'_>) -> Result<(), RunError> {
-        let state = MachineState { saved: state::save(part.method), traffic: comm.traffic() };
+        // In a network each of them is hundreds of megabytes, and all machines wait here at once: only the bytes are kept.
+        let own = MachineState { saved: state::save(part.method, Scope::Local), traffic: comm.traffic() }.to_bytes();
         let mut machines = Vec::new();
         let mut keep = |messages: &[&[u8]]| {
             machines = messages.iter().filter_map(|message| MachineState::from_bytes(message)).collect();
             Ok(Vec::new())
         };
-        self.gather(&state.to_bytes(), comm, &mut keep)?;
+        self.gather(&own, comm, &mut keep)?;
+        drop(own);
         if comm.rank() == 0 {
-            let first = [self.first.gradient_norm, self.first.gap];
-            part.observer.snapshot(Snapshot { round, initial: self.initial, first, machines })?;
+            let (first, common) = ([self.first.gradient_norm, self.first.gap], state::save(part.method, Scope::Common));
+            part.observer.snapshot(Snapshot { round, initial: self.initial, first, common, machines })?;
         }
         Ok(())
     }

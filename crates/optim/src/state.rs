@@ -1,5 +1,6 @@
 //! A method's state, named field by field, so that one walk serves the digest, the snapshot and the resume.
 
+use corewire_comm::numbers::pieces;
 use corewire_journal::Saved;
 use corewire_sketch::Real;
 
@@ -14,6 +15,9 @@ pub enum Scope {
 
 /// Walks over the fields of a state.
 pub trait Visitor {
+    /// Whether it looks at fields of this scope; others need not be shown.
+    fn wants(&self, scope: Scope) -> bool;
+
     /// A vector.
     fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>);
 
@@ -47,6 +51,9 @@ pub trait Visitor {
 
 /// Shows a vector of 32-bit or 64-bit numbers, as 64-bit ones.
 pub fn visit_reals<T: Real>(visitor: &mut dyn Visitor, scope: Scope, field: &'static str, values: &mut Vec<T>) {
+    if !visitor.wants(scope) {
+        return;
+    }
     let mut wide: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
     visitor.vector(scope, field, &mut wide);
     values.clear();
@@ -69,10 +76,16 @@ impl<T: Stateful + ?Sized> Stateful for Box<T> {
 pub fn digest(state: &mut (impl Stateful + ?Sized)) -> u64 {
     struct Digest(blake3::Hasher);
     impl Visitor for Digest {
+        fn wants(&self, scope: Scope) -> bool {
+            scope == Scope::Common
+        }
+
         fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>) {
-            if scope == Scope::Common {
+            if self.wants(scope) {
                 self.0.update(field.as_bytes()).update(&(values.len() as u64).to_le_bytes());
-                self.0.update(&corewire_comm::numbers::to_bytes(values));
+                for piece in pieces(values) {
+                    self.0.update(&piece);
+                }
             }
         }
     }
@@ -83,44 +96,63 @@ pub fn digest(state: &mut (impl Stateful + ?Sized)) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Copies all fields.
-pub fn save(state: &mut (impl Stateful + ?Sized)) -> Saved {
-    struct Save(Saved);
+/// Copies the fields of one scope.
+pub fn save(state: &mut (impl Stateful + ?Sized), scope: Scope) -> Saved {
+    struct Save(Scope, Saved);
     impl Visitor for Save {
-        fn vector(&mut self, _: Scope, field: &'static str, values: &mut Vec<f64>) {
-            self.0.fields.push((field.to_owned(), values.clone()));
+        fn wants(&self, scope: Scope) -> bool {
+            scope == self.0
+        }
+
+        fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>) {
+            if self.wants(scope) {
+                self.1.fields.push((field.to_owned(), values.clone()));
+            }
         }
     }
-    let mut save = Save(Saved::default());
+    let mut save = Save(scope, Saved::default());
     state.visit(&mut save);
-    save.0
+    save.1
 }
 
-/// Puts saved fields back, or names the first that does not fit. A vector keeps the length that it has now, unless one of the two is empty.
-pub fn restore(state: &mut (impl Stateful + ?Sized), saved: Saved) -> Result<(), String> {
-    struct Restore(std::vec::IntoIter<(String, Vec<f64>)>, Option<String>);
-    impl Visitor for Restore {
-        fn vector(&mut self, _: Scope, field: &'static str, values: &mut Vec<f64>) {
-            match self.0.next() {
+/// Puts saved fields back, what is common and this machine's own, or names the first that does not fit. A vector keeps the length that it
+/// has now, unless one of the two is empty.
+pub fn restore(state: &mut (impl Stateful + ?Sized), common: &Saved, own: &Saved) -> Result<(), String> {
+    struct Restore<'a> {
+        common: std::slice::Iter<'a, (String, Vec<f64>)>,
+        own: std::slice::Iter<'a, (String, Vec<f64>)>,
+        error: Option<String>,
+    }
+    impl Visitor for Restore<'_> {
+        fn wants(&self, _: Scope) -> bool {
+            true
+        }
+
+        fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>) {
+            let fields = match scope {
+                Scope::Common => &mut self.common,
+                Scope::Local => &mut self.own,
+            };
+            match fields.next() {
                 Some((name, saved)) if name == field => {
                     if saved.len() != values.len() && !saved.is_empty() && !values.is_empty() {
                         let lengths = (saved.len(), values.len());
                         let wrong = || format!("the snapshot's `{field}` has {} numbers, not {}", lengths.0, lengths.1);
-                        self.1.get_or_insert_with(wrong);
+                        self.error.get_or_insert_with(wrong);
                     } else {
-                        *values = saved;
+                        values.clone_from(saved);
                     }
                 }
                 other => {
                     let found = other.map_or("nothing".to_owned(), |(name, _)| format!("`{name}`"));
-                    self.1.get_or_insert(format!("the snapshot has {found} where `{field}` belongs"));
+                    self.error.get_or_insert(format!("the snapshot has {found} where `{field}` belongs"));
                 }
             }
         }
     }
-    let mut restore = Restore(saved.fields.into_iter(), None);
+    let mut restore = Restore { common: common.fields.iter(), own: own.fields.iter(), error: None };
     state.visit(&mut restore);
-    match (restore.1, restore.0.next()) {
+    match (restore.error, restore.common.chain(restore.own).next()) {
         (Some(error), _) => Err(error),
         (None, Some((name, _))) => Err(format!("the snapshot has a field `{name}` too many")),
         (None, None) => Ok(()),

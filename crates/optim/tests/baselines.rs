@@ -19,7 +19,7 @@ use corewire_optim::problem::{Model, ModelSpec, Problem};
 use corewire_optim::proximal::Proximal;
 use corewire_optim::replay::{Facts, Replayed, Spectator};
 use corewire_optim::run::{self, Begin, Ended, Finish, Rules, RunPart, Silent};
-use corewire_optim::state::{digest, restore, save};
+use corewire_optim::state::{Scope, digest, restore, save};
 use corewire_sketch::{CommonRandomness, Purpose, Seed};
 
 const MACHINES: usize = 10;
@@ -458,16 +458,20 @@ fn every_method_keeps_the_laws() {
                 .unwrap();
             let prepared = tape.replies.len();
             rounds(&bench, &mut *method, 0..3, &mut tape);
-            let saved = save(&mut *method);
+            let both = |method: &mut dyn Method| [Scope::Common, Scope::Local].map(|scope| save(method, scope));
+            let [common, own] = both(&mut *method);
             rounds(&bench, &mut *method, 3..7, &mut tape);
             let replies = tape.replies.clone();
             // Another process goes on from the snapshot.
             let mut resumed = bench.method(id, text);
-            restore(&mut *resumed, saved).unwrap();
+            restore(&mut *resumed, &common, &own).unwrap();
             rounds(&bench, &mut *resumed, 3..7, &mut tape);
             let bits = |method: &mut dyn Method| -> Vec<Vec<u64>> {
-                let fields = save(method).fields;
-                fields.into_iter().map(|(_, values)| values.iter().map(|value| value.to_bits()).collect()).collect()
+                both(method)
+                    .into_iter()
+                    .flat_map(|saved| saved.fields)
+                    .map(|(_, values)| values.iter().map(|value| value.to_bits()).collect())
+                    .collect()
             };
             assert_eq!(bits(&mut *method), bits(&mut *resumed), "{id} {text}: a resumed run differs");
             Ok::<_, CommError>((digest(&mut *method), prepared, replies))

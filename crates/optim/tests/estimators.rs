@@ -19,7 +19,7 @@ use corewire_optim::method::gradient::GradientMethod;
 use corewire_optim::objective::Objective;
 use corewire_optim::problem::{Model, Problem};
 use corewire_optim::run::{Begin, Ended, Rules, RunPart, Silent, run};
-use corewire_optim::state::{self, Stateful, Visitor};
+use corewire_optim::state::{self, Scope, Stateful, Visitor};
 use corewire_sketch::{AnySketch, Family};
 use group::*;
 
@@ -197,10 +197,10 @@ fn quantising_adds_the_variance_that_was_asked_for() {
     }
 }
 
-/// A Local field of a state, by name.
+/// A field of a state, by name.
 fn field(state: &mut (impl Stateful + ?Sized), name: &str) -> Vec<f64> {
-    let saved = state::save(state);
-    saved.fields.into_iter().find(|(field, _)| field == name).unwrap().1
+    let saved = [Scope::Common, Scope::Local].map(|scope| state::save(state, scope));
+    saved.into_iter().flat_map(|saved| saved.fields).find(|(field, _)| field == name).unwrap().1
 }
 
 #[test]

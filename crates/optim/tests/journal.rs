@@ -8,13 +8,14 @@ use std::sync::Arc;
 use corewire_comm::{Collective, Group, Metered, Solo};
 use corewire_data::shard::Split;
 use corewire_journal::{self as journal, About, Contents, Journal, JournalError, PREPARATION, Snapshot, Stored};
+use corewire_optim::RunError;
 use corewire_optim::estimator::Form;
 use corewire_optim::method::core::{CoreAlgorithm, Plan, StepRule, Wire};
-use corewire_optim::method::{Context, Settings};
+use corewire_optim::method::{Context, Method, Settings};
 use corewire_optim::problem::{Model, Problem};
 use corewire_optim::replay::{self, Facts};
 use corewire_optim::run::{Begin, Observer, Record, Rules, RunPart, Silent, run};
-use corewire_optim::{RunError, state};
+use corewire_optim::state::{self, Scope};
 use corewire_sketch::Family;
 use group::*;
 
@@ -272,8 +273,8 @@ fn a_restored_snapshot_goes_on_to_the_same_bits() {
                 let rank = machine.rank();
                 let mut method = make();
                 replay::prepare(&mut *method, &contents, facts)?;
-                let own = snapshot.machines[rank].clone();
-                state::restore(&mut *method, own.saved).map_err(RunError::Unsuited)?;
+                let own = &snapshot.machines[rank];
+                state::restore(&mut *method, &snapshot.common, &own.saved).map_err(RunError::Unsuited)?;
                 let begin = Begin { round: 11, traffic: own.traffic, initial: snapshot.initial, ..Begin::default() };
                 let mut objective = problem.objective(rank);
                 run(
@@ -363,12 +364,15 @@ fn a_snapshot_of_another_method_is_refused_by_the_field() {
     };
     let mut descent = prepared(CoreAlgorithm::Descent { momentum: 0.0, step: StepRule::Fixed(0.1), batch: None });
     let mut accelerated = prepared(CoreAlgorithm::Accelerated { fixed: Some((0.1, 0.5)) });
-    let few = state::save(&mut *descent);
-    let many = state::save(&mut *accelerated);
-    assert!(state::restore(&mut *accelerated, few.clone()).unwrap_err().contains("`previous`"));
-    assert!(state::restore(&mut *descent, many).unwrap_err().contains("`velocity`"));
-    let longer = corewire_journal::Saved { fields: [few.fields, vec![("more".to_owned(), vec![0.0])]].concat() };
-    assert!(state::restore(&mut *descent, longer).unwrap_err().contains("too many"));
+    let both = |method: &mut dyn Method| [Scope::Common, Scope::Local].map(|scope| state::save(method, scope));
+    let (few, many) = (both(&mut *descent), both(&mut *accelerated));
+    assert!(state::restore(&mut *accelerated, &few[0], &few[1]).unwrap_err().contains("`previous`"));
+    assert!(state::restore(&mut *descent, &many[0], &many[1]).unwrap_err().contains("`velocity`"));
+    for scope in 0..2 {
+        let mut longer = few.clone();
+        longer[scope].fields.push(("more".to_owned(), vec![0.0]));
+        assert!(state::restore(&mut *descent, &longer[0], &longer[1]).unwrap_err().contains("too many"));
+    }
 }
 
 /// Wants a snapshot after some rounds, and remembers which it got.

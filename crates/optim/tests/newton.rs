@@ -537,7 +537,8 @@ fn it_is_replayed_without_data_and_resumed_to_the_same_bits() {
                 let rank = machine.rank();
                 let mut method = make();
                 replay::prepare(&mut *method, &contents, facts)?;
-                state::restore(&mut *method, snapshot.machines[rank].saved.clone()).map_err(RunError::Unsuited)?;
+                state::restore(&mut *method, &snapshot.common, &snapshot.machines[rank].saved)
+                    .map_err(RunError::Unsuited)?;
                 let begin = Begin { round: at, traffic: snapshot.machines[rank].traffic, ..Begin::default() };
                 let mut objective = problem.objective(rank);
                 let mut silent = Silent;

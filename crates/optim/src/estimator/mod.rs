@@ -141,7 +141,11 @@ pub fn estimate<T: Real>(
         };
         mean.resize(local.len(), T::ZERO);
         match estimator.absorb(at, &reply, extra, mean)? {
-            Next::Again => at.stage += 1,
+            Next::Again => {
+                // Nor while the next answer is waited for.
+                *mean = Vec::new();
+                at.stage += 1;
+            }
             Next::Done(estimate) => return Ok(estimate),
         }
     }

@@ -53,8 +53,8 @@ impl<T: Real, E: MeanEstimator<T>> MeanEstimator for Momentum<T, E> {
         let next = self.inner.absorb(at, reply, extra, &mut self.mean)?;
         if let Next::Done(_) = next {
             mean.iter_mut().zip(&self.mean).for_each(|(wide, mean)| *wide = mean.to_f64());
-            self.mean = Vec::new();
         }
+        self.mean = Vec::new();
         Ok(next)
     }
 
