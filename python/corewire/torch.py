@@ -16,6 +16,7 @@ torch.distributed is the engine: any backend that carries bytes on the CPU, gloo
 """
 
 import dataclasses
+import functools
 import hashlib
 import math
 import time
@@ -25,7 +26,7 @@ from typing import Any, Callable, Iterable, Optional, Union
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from corewire._device import DeviceSketch
 from corewire._native import MeanWire, Sketch, fill_bucket, fold_momentum
@@ -39,6 +40,8 @@ KEEP_SECOND, SELDOM, FLOOR = 0.98, 64, 1e-3
 # How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
 # step, a momentum drifts.
 KEEP = 0.7
+# Parameters whose gradients are looked at, the smallest ones: any of them tells of a mistake.
+WATCHED = 8
 # What a checkpoint must have in common with the state that goes on from it.
 SAVED = ("seed_commitment", "ratio", "wire", "eta", "keep_vectors")
 
@@ -160,7 +163,9 @@ class CoreState:
         self._moments = self._new_moments() if optimizer == "adamw" else None
         self._moved = False
         self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
-        self._refuse_momentum()
+        self._guard = _Guard(set(self._offsets))
+        self._guarding = weakref.finalize(self, self._guard.close)
+        self._guarding.atexit = False
 
     def _use(self, device: torch.device) -> None:
         """Keeps the vectors on this device, and sketches there where it is not the CPU."""
@@ -231,24 +236,6 @@ class CoreState:
     def _new_moments(self) -> "_Moments":
         return _Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
 
-    def _refuse_momentum(self) -> None:
-        """An optimiser of these parameters that adds its own momentum is refused at its step."""
-        ours = set(self._offsets)
-
-        def check(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            for group in optimizer.param_groups:
-                if not any(id(parameter) in ours for parameter in group["params"]):
-                    continue
-                if group.get("momentum", 0) or "betas" in group:
-                    raise ValueError(
-                        f"{type(optimizer).__name__} adds a momentum of its own to parameters whose momentum is in a CoreState: "
-                        "pass it through state.optimizer(...), or set its momentum to 0"
-                    )
-
-        # Nothing of the state is in `check`, so that one which nobody holds any more is gone, and its check with it.
-        self._checking = weakref.finalize(self, register_optimizer_step_pre_hook(check).remove)
-        self._checking.atexit = False
-
     @property
     def seed_commitment(self) -> str:
         """What tells one seed from another and gives none away."""
@@ -256,8 +243,8 @@ class CoreState:
         return hashlib.sha256(b"corewire seed " + secret).hexdigest()[:16]
 
     def close(self) -> None:
-        """Stops looking at optimisers, for whoever goes on without the hook."""
-        self._checking()
+        """Stops looking at optimisers and gradients, for whoever goes on without the hook."""
+        self._guarding()
 
     # The hook.
 
@@ -282,6 +269,10 @@ class CoreState:
     def _finish(self) -> None:
         pending, self._pending = self._pending, []
         try:
+            self._guard.refuse_mixtures()
+            if not self._guard.watching:
+                taken = {offset for _, places, _ in pending for offset, _, _ in places}
+                self._guard.watch(parameter for parameter in self._parameters if self._offsets[id(parameter)] in taken)
             width = max(buffer.element_size() for buffer, _, _ in pending)
             estimate = self._average([(buffer, places) for buffer, places, _ in pending], width)
             for buffer, places, _ in pending:
@@ -305,6 +296,7 @@ class CoreState:
         """The common estimate of the mean momentum, from the local gradients. None where one is not finite and a GradScaler is there to
         skip the step."""
         clock, group = _Clock(self._stats), self.process_group
+        self._guard.exchanged()
         machines = self._machines()
         rank = dist.get_rank(group) if dist.is_initialized() else 0
         if self._agreed != machines:
@@ -607,6 +599,66 @@ class CoreState:
     def _guess(self, machines: int) -> float:
         bits = {"q": 1.6, "4bit": 4.0, "1bit": 1.0, "int8": 8.0, "float32": 32.0}[self.wire]
         return _ring_bytes(math.ceil(len(self._scalars) * bits / 8) + 4 * (self._size - self._sketched), machines)
+
+
+class _Guard:
+    """Looks at optimisers and gradients for mistakes with which something else would be trained in silence.
+
+    Nothing of the state is in it, so that a state which nobody holds any more is gone, and its guard with it.
+    """
+
+    def __init__(self, ours: set[int]) -> None:
+        self.ours, self.any_exchange, self.watching = ours, False, False
+        # Of the watched parameters whose gradients have grown since the last exchange: whether they began at zero, and not at an estimate.
+        self.own: dict[int, bool] = {}
+        self.handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
+
+    def close(self) -> None:
+        self.watching = True
+        for handle in self.handles:
+            handle.remove()
+
+    def watch(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Looks at the gradients of the smallest ones from here on."""
+        self.watching = True
+        for parameter in sorted(parameters, key=torch.Tensor.numel)[:WATCHED]:
+            self.handles.append(parameter.register_hook(functools.partial(self._before_accumulation, parameter)))
+
+    def exchanged(self) -> None:
+        self.any_exchange = True
+        self.own.clear()
+
+    def refuse_mixtures(self) -> None:
+        """Gradients of this process on top of an estimate would enter the momentum with the estimate, which is in it already."""
+        if False in self.own.values():
+            raise RuntimeError(
+                "a backward pass has added to gradients that were exchanged already: put all but the last backward pass of a step into "
+                "ddp.no_sync(), and zero the gradients after the step"
+            )
+
+    def _before_accumulation(self, parameter: torch.Tensor, _: torch.Tensor) -> None:
+        key = id(parameter)
+        if not self.own.get(key):
+            self.own[key] = parameter.grad is None or not bool(parameter.grad.any())
+
+    def _concerns(self, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+        return [group for group in optimizer.param_groups if any(id(parameter) in self.ours for parameter in group["params"])]
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if any(group.get("momentum", 0) or "betas" in group for group in self._concerns(optimizer)):
+            raise ValueError(
+                f"{type(optimizer).__name__} adds a momentum of its own to parameters whose momentum is in a CoreState: "
+                "pass it through state.optimizer(...) and step what that returns, or set its momentum to 0"
+            )
+
+    # After the step, because a closure exchanges within it.
+    def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if (not self.any_exchange or True in self.own.values()) and self._concerns(optimizer):
+            raise RuntimeError(
+                f"{type(optimizer).__name__} has stepped on gradients that were never exchanged: call "
+                "ddp.register_comm_hook(state, core_hook) before the first step, and ddp itself, not the model in it; "
+                "state.close() is for those who train without the hook"
+            )
 
 
 class _Moments:

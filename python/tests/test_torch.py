@@ -99,6 +99,29 @@ def test_an_optimiser_with_its_own_momentum_is_refused(tmp_path):
     assert len(errors) == 2 and all("state.optimizer" in error for error in errors)
 
 
+@pytest.mark.parametrize("how", ["synced", "unsynced", "kept"])
+def test_accumulation_on_exchanged_gradients_is_refused(tmp_path, how):
+    for answer in answers(2, "accumulated", tmp_path, f"how={how}"):
+        assert answer["error"] and "no_sync" in answer["error"], answer
+
+
+@pytest.mark.parametrize("keys", [(), ("view=1",)])
+def test_usual_loops_are_not_refused(tmp_path, keys):
+    found = answers(2, "usual", tmp_path, *keys)
+    # Every eighth step overflows, and every eighth one exchanges twice.
+    assert found[0] == found[1] and found[0]["steps"] == 24 - 3 + 3
+
+
+@pytest.mark.parametrize("how", ["forgotten", "inside"])
+def test_an_optimiser_that_steps_on_its_own_gradients_is_refused(tmp_path, how):
+    for answer in answers(2, "unhooked", tmp_path, f"how={how}"):
+        assert answer["error"] and "register_comm_hook" in answer["error"], answer
+
+
+def test_a_closure_exchanges_within_the_step(tmp_path):
+    assert not answers(2, "unhooked", tmp_path, "how=hooked")[0]["error"]
+
+
 def test_the_mean_of_a_tensor_without_ddp(tmp_path):
     # d/m = 2 and eta 0.2 twice: a call errs by about sqrt(2 - 1 + ...) = 1.3 of the norm, the mean of 400 by 0.065.
     assert all(answer["error"] < 0.15 for answer in answers(4, "mean", tmp_path))

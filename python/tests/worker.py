@@ -40,7 +40,7 @@ def digest(net):
 class Run:
     """A small model under DDP with the hook. Buckets are tiny, so that there are several of them."""
 
-    def __init__(self, dtype=torch.float32, optimizer="sgd", **keys):
+    def __init__(self, dtype=torch.float32, optimizer="sgd", view=False, **keys):
         self.net = model().to(dtype)
         self.state = CoreState(self.net, seed=7, **{"ratio": 8, **keys})
         if optimizer == "adamw":
@@ -48,7 +48,7 @@ class Run:
         else:
             plain = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-3)
         self.optimizer = self.state.optimizer(plain)
-        self.ddp = DistributedDataParallel(self.net, bucket_cap_mb=0.004)
+        self.ddp = DistributedDataParallel(self.net, bucket_cap_mb=0.004, gradient_as_bucket_view=view)
         self.ddp.register_comm_hook(self.state, core_hook)
         self.dtype = dtype
         self.loss = None
@@ -63,10 +63,10 @@ class Run:
             self.optimizer.step()
             self.optimizer.zero_grad()
 
-    def backward(self, step, rank):
+    def backward(self, step, rank, scaler=None):
         x, y = batch(step, rank)
         self.loss = torch.nn.functional.cross_entropy(self.ddp(x.to(self.dtype)).float(), y)
-        self.loss.backward()
+        (self.loss if scaler is None else scaler.scale(self.loss)).backward()
 
 
 def train(folder, steps="50", wire="q", dtype="float32", accumulate="1", vectors="", dense="0", optimizer="sgd", elsewhere=""):
@@ -152,8 +152,89 @@ def two_momenta(folder):
             optimizer.step()
         except ValueError as error:
             errors.append(str(error))
+        optimizer.zero_grad()
     torch.optim.SGD(net.parameters(), lr=0.1).step()
     return {"errors": errors}
+
+
+def accumulated(folder, how):
+    """Backward passes on top of gradients that were exchanged."""
+    run, rank = Run(), dist.get_rank()
+    run.steps(0, 2)
+    try:
+        run.backward(2, rank)
+        if how == "unsynced":
+            with run.ddp.no_sync():
+                run.backward(3, rank)
+        if how == "kept":
+            run.optimizer.step()
+        run.backward(4, rank)
+    except RuntimeError as error:
+        return {"error": str(error)}
+    return {"error": None}
+
+
+def usual(folder, view=""):
+    """Loops as people write them: none is refused."""
+    rank, scaler = dist.get_rank(), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    run = Run(scaler=scaler, view=bool(view))
+    for step in range(24):
+        way, (x, y) = step % 8, batch(step, rank)
+        if way == 0:
+            with run.ddp.no_sync():
+                run.backward(step, rank, scaler)
+        loss = torch.nn.functional.cross_entropy(run.ddp(x), y)
+        if way in (1, 2, 3):
+            # The forward pass comes before the gradients of the last step go, and that of step 2 was skipped.
+            run.optimizer.zero_grad(set_to_none=way != 2)
+        scaler.scale(loss * float("inf") if way == 2 else loss).backward()
+        run.ddp.eval()
+        with torch.no_grad():
+            run.ddp(x)
+        run.ddp.train()
+        if way == 5:
+            # A term of every process's own, on top of what was exchanged.
+            (1e-3 * run.net[0].weight.square().sum()).backward()
+        if way == 6:
+            run.net.zero_grad(set_to_none=False)
+            continue
+        if way == 7:
+            run.optimizer.zero_grad()
+            run.net(x).sum().backward()
+            run.optimizer.zero_grad()
+            run.backward(step, rank, scaler)
+        scaler.step(run.optimizer)
+        scaler.update()
+        if way not in (0, 1, 2):
+            run.optimizer.zero_grad(set_to_none=way == 4)
+    return {"digest": digest(run.net), "steps": run.state.step}
+
+
+def unhooked(folder, how):
+    """Optimisers that step on gradients of this process alone."""
+    net = model()
+    state = CoreState(net, ratio=8, seed=7)
+    optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+    ddp = DistributedDataParallel(net)
+    if how != "forgotten":
+        ddp.register_comm_hook(state, core_hook)
+        ddp(batch(0, 0)[0]).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    (net if how == "inside" else ddp)(batch(0, 0)[0]).sum().backward()
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        return {"error": str(error)}
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ddp(batch(0, 0)[0]).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return {"error": None}
 
 
 def mean(folder):
@@ -249,7 +330,7 @@ def main():
     dist.init_process_group("gloo")
     answer = globals()[scenario](folder, **dict(key.split("=", 1) for key in keys))
     (pathlib.Path(folder) / f"{dist.get_rank()}.json").write_text(json.dumps(answer))
-    if scenario not in ("die", "not_finite", "differ"):
+    if scenario not in ("die", "not_finite", "differ", "accumulated"):
         dist.barrier()
         dist.destroy_process_group()
     os._exit(0)
