@@ -44,6 +44,8 @@ KEEP = 0.7
 WATCHED = 8
 # What a checkpoint must have in common with the state that goes on from it.
 SAVED = ("seed_commitment", "ratio", "wire", "eta", "keep_vectors")
+# What else is in one.
+STATE = ("step", "momentum", "scale_squared", "beta", "machines", "rank", "parameters", "moments")
 
 # Gradients, and where they are: a parameter's offset in the model, its start in the bucket, and its count.
 Place = tuple[int, int, int]
@@ -298,7 +300,7 @@ class CoreState:
         clock, group = _Clock(self._stats), self.process_group
         self._guard.exchanged()
         machines = self._machines()
-        rank = dist.get_rank(group) if dist.is_initialized() else 0
+        rank = self._rank()
         if self._agreed != machines:
             self._agree(machines)
         sent_before = self._stats.sent_bytes
@@ -461,11 +463,10 @@ class CoreState:
         lengths = torch.tensor([len(message) for message in messages], dtype=torch.int32)
         theirs = torch.empty_like(lengths)
         dist.all_to_all_single(theirs, lengths, group=self.process_group)
-        sent = torch.frombuffer(bytearray(b"".join(messages)), dtype=torch.uint8)
+        sent = _octets(b"".join(messages))
         received = torch.empty(int(theirs.sum()), dtype=torch.uint8)
         dist.all_to_all_single(received, sent, theirs.tolist(), lengths.tolist(), group=self.process_group)
-        own = dist.get_rank(self.process_group)
-        self._stats.sent_bytes += 4 * (machines - 1) + int(lengths.sum()) - int(lengths[own])
+        self._stats.sent_bytes += 4 * (machines - 1) + int(lengths.sum()) - int(lengths[self._rank()])
         return [part.numpy().tobytes() for part in received.split(theirs.tolist())]
 
     def _all_gather(self, message: bytes, machines: int) -> list[bytes]:
@@ -473,7 +474,7 @@ class CoreState:
         dist.all_gather_into_tensor(lengths, torch.tensor([len(message)], dtype=torch.int32), group=self.process_group)
         longest = int(lengths.max())
         padded = torch.zeros(longest, dtype=torch.uint8)
-        padded[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+        padded[: len(message)] = _octets(message)
         received = torch.empty(machines * longest, dtype=torch.uint8)
         dist.all_gather_into_tensor(received, padded, group=self.process_group)
         self._stats.sent_bytes += (machines - 1) * (4 + longest)
@@ -498,6 +499,7 @@ class CoreState:
             "scale_squared": self._scale_squared,
             "beta": self.beta,
             "machines": None if common else machines,
+            "rank": None if common else self._rank(),
             "parameters": [tuple(parameter.shape) for parameter in self._parameters],
             **{name: getattr(self, name) for name in SAVED},
             "moments": None if self._moments is None else self._moments.state(common, machines, self.process_group),
@@ -505,18 +507,21 @@ class CoreState:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Goes on from a checkpoint."""
-        if missing := [name for name in ("step", "momentum", "parameters", *SAVED) if name not in saved]:
-            raise ValueError(f"saved: it is no state_dict of a CoreState, for it lacks {missing[0]!r}")
+        if not isinstance(saved, dict):
+            raise ValueError(f"saved: {type(saved).__name__} is no state_dict of a CoreState")
+        for name in (*STATE, *SAVED):
+            if name not in saved:
+                raise ValueError(f"saved: it is no state_dict of a CoreState of this version, for it lacks {name!r}")
         shapes = [tuple(parameter.shape) for parameter in self._parameters]
         if [tuple(shape) for shape in saved["parameters"]] != shapes:
             raise ValueError("saved: its parameters are not those of this model")
         for name in SAVED:
             if saved[name] != getattr(self, name):
                 raise ValueError(f"saved: {name} was {saved[name]}, and is {getattr(self, name)} here")
-        if saved["machines"] not in (None, self._machines()):
+        if saved["machines"] is not None and (saved["rank"], saved["machines"]) != (self._rank(), self._machines()):
             raise ValueError(
-                f"saved: it is one process's own of {saved['machines']}, and here are {self._machines()}: "
-                "save with state_dict(common=True) to go on with another number"
+                f"saved: it is process {saved['rank']}'s own of {saved['machines']}, and here is process {self._rank()} of "
+                f"{self._machines()}: save with state_dict(common=True) what any process of any number may go on from"
             )
         if (saved["moments"] is None) != (self._moments is None):
             raise ValueError("saved: one of SGD and AdamW was the optimiser then, and the other one is now")
@@ -525,6 +530,9 @@ class CoreState:
         self.step, self.beta, self._moved, self._agreed = saved["step"], saved["beta"], True, 0
         self._scale_squared = saved["scale_squared"]
         self._momentum.copy_(saved["momentum"])
+
+    def _rank(self) -> int:
+        return dist.get_rank(self.process_group) if dist.is_initialized() else 0
 
     def _machines(self) -> int:
         return dist.get_world_size(self.process_group) if dist.is_initialized() else 1
@@ -732,6 +740,11 @@ def _check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: st
     """Refuses what is no such number, by its name."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not fits(value):
         raise ValueError(f"{name}: {value!r} is not {wanted}")
+
+
+def _octets(message: bytes) -> torch.Tensor:
+    """Bytes as a tensor. A shard without scalars has none, which torch.frombuffer does not take."""
+    return torch.from_numpy(np.frombuffer(bytearray(message), np.uint8))
 
 
 def _ring_bytes(count: int, machines: int) -> int:

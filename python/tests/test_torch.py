@@ -50,6 +50,18 @@ def test_all_processes_have_the_same_bits_and_learn(tmp_path, processes, wire):
     assert found[0]["factor"] > 0.8 * 8 * 32 / bits / (1.35 if processes == 4 else 1.1), found[0]
 
 
+@pytest.mark.parametrize("processes, ratio", [(2, 12), (4, 1e9)])
+def test_fewer_scalars_than_processes_are_enough(tmp_path, processes, ratio):
+    # 11 parameters and 1 scalar: all shards but one are empty.
+    found = answers(processes, "tiny", tmp_path, f"ratio={ratio}")
+    assert all(answer == found[0] for answer in found)
+
+
+def test_another_processs_checkpoint_is_refused(tmp_path):
+    for rank, answer in enumerate(answers(2, "mixed_up", tmp_path)):
+        assert answer["error"] and f"process {1 - rank}'s own of 2" in answer["error"] and "common=True" in answer["error"], answer
+
+
 def test_a_run_saved_and_resumed_ends_with_the_same_bits(tmp_path):
     whole = answers(2, "train", tmp_path / "whole")
     resumed = answers(2, "resume", tmp_path / "resumed")
@@ -180,6 +192,10 @@ def test_a_checkpoint_goes_on_with_the_same_seed_alone():
         CoreState(torch.nn.Linear(3, 3), seed=2).load_state_dict(saved)
     with pytest.raises(ValueError, match="no state_dict"):
         CoreState(torch.nn.Linear(3, 3)).load_state_dict({})
+    with pytest.raises(ValueError, match="NoneType is no state_dict"):
+        CoreState(torch.nn.Linear(3, 3)).load_state_dict(None)
+    with pytest.raises(ValueError, match="lacks 'rank'"):
+        CoreState(torch.nn.Linear(3, 3), seed=1).load_state_dict({key: value for key, value in saved.items() if key != "rank"})
 
 
 def test_tensors_are_averaged_wherever_they_lie_and_whole_numbers_refused():

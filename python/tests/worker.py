@@ -95,6 +95,39 @@ def resume(folder, at="25", steps="50", common="", optimizer="sgd"):
     return {"digest": digest(again.net)}
 
 
+def mixed_up(folder):
+    """Every process is given the next one's checkpoint."""
+    run, rank = Run(), dist.get_rank()
+    run.steps(0, 2)
+    saved = [None] * dist.get_world_size()
+    dist.all_gather_object(saved, run.state.state_dict())
+    run.state.load_state_dict(saved[rank])
+    try:
+        run.state.load_state_dict(saved[(rank + 1) % len(saved)])
+    except ValueError as error:
+        return {"error": str(error)}
+    return {"error": None}
+
+
+def tiny(folder, ratio):
+    """A model with fewer scalars than processes, over every wire."""
+    digests = []
+    for wire in ("q", "4bit", "1bit", "int8", "float32"):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(10, 1)
+        state = CoreState(net, ratio=float(ratio), seed=7, wire=wire)
+        optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9))
+        ddp = DistributedDataParallel(net)
+        ddp.register_comm_hook(state, core_hook)
+        for step in range(20):
+            optimizer.zero_grad()
+            ddp(batch(step, dist.get_rank())[0][:, :10]).square().mean().backward()
+            optimizer.step()
+        assert state._sketch.budget == 1 and torch.isfinite(net.weight).all(), wire
+        digests.append(digest(net))
+    return {"digests": digests}
+
+
 def restore(folder, path):
     """Goes on from another number of processes' common checkpoint."""
     run, saved = Run(), torch.load(path)
