@@ -61,8 +61,11 @@ class Stats:
     sent_bytes: int = 0
     #: What a ring all-reduce of the same gradients in their own type would have sent.
     dense_bytes: int = 0
+    #: From gradients to scalars.
     sketch_seconds: float = 0.0
+    #: Coding, sending, and waiting for the others.
     wire_seconds: float = 0.0
+    #: From scalars to the estimate.
     reconstruct_seconds: float = 0.0
 
     @property
@@ -151,7 +154,7 @@ class CoreState:
         # What the last step sent, where it sent a sketch, and over how many processes.
         self._last_sent: Optional[tuple[int, int]] = None
         self._agreed = 0
-        # When the last exchange of the hook ended, and what the process did from then to the next one's first bucket.
+        # When the last exchange of the hook ended, and how long it took from then until all buckets of the next one were there.
         self._ended: Optional[float] = None
         self._rest_seconds = math.nan
         self._lay_out()
@@ -252,8 +255,6 @@ class CoreState:
 
     def _take(self, bucket: dist.GradBucket) -> torch.futures.Future:
         """Takes a bucket in; the last one of a step sends them all."""
-        if not self._pending and self._ended is not None:
-            self._rest_seconds = time.perf_counter() - self._ended
         buffer, places = bucket.buffer(), []
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
             offset = self._offsets.get(id(parameter))
@@ -270,6 +271,8 @@ class CoreState:
     @torch.no_grad()
     def _finish(self) -> None:
         pending, self._pending = self._pending, []
+        if self._ended is not None:
+            self._rest_seconds = time.perf_counter() - self._ended
         try:
             self._guard.refuse_mixtures()
             if not self._guard.watching:
@@ -303,17 +306,21 @@ class CoreState:
         rank = self._rank()
         if self._agreed != machines:
             self._agree(machines)
+            clock.add("wire_seconds")
         sent_before = self._stats.sent_bytes
         scale = self.scaler.get_scale() if self.scaler is not None else 1.0
         share = 1.0 if self._moments is None else 1 - self.beta
-        guilty = self._not_finite(self._fold(buckets, share / scale), rank, machines)
+        finite = self._fold(buckets, share / scale)
+        clock.add("sketch_seconds")
+        guilty = self._not_finite(finite, rank, machines)
+        clock.add("wire_seconds")
         if guilty:
             if self.scaler is None:
                 raise FloatingPointError(f"the gradient of process {guilty[0]} is not finite at step {self.step}")
             return None
         # The old momentum's place is free from here on.
         self._momentum, self._frame = self._frame, self._momentum
-        vector = self._momentum if self._moments is None else self._whitened(buckets, scale, machines)
+        vector = self._momentum if self._moments is None else self._whitened(buckets, scale, machines, clock)
         clock.add("sketch_seconds")
         if machines > 1:
             self._stats.dense_bytes += _ring_bytes(self._size * width, machines)
@@ -365,13 +372,13 @@ class CoreState:
                 self._frame[offset : offset + count].add_(buffer[start : start + count], alpha=scale)
         return all(bool(torch.isfinite(buffer).all()) for buffer, _ in buckets)
 
-    def _whitened(self, buckets: list[Bucket], scale: float, machines: int) -> torch.Tensor:
+    def _whitened(self, buckets: list[Bucket], scale: float, machines: int, clock: _Clock) -> torch.Tensor:
         """The momentum over the root of the second moments, after these have taken the gradients in."""
         frame = self._frame.zero_()
         for buffer, places in buckets:
             for offset, start, count in places:
                 frame[offset : offset + count].copy_(buffer[start : start + count])
-        self._stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, self.process_group)
+        self._stats.sent_bytes += self._moments.follow(frame.div_(scale), self.step, machines, self.process_group, clock)
         torch.mul(self._momentum, self._moments.inverse_root, out=frame)
         return frame.div_(1 - self.beta ** (self.step + 1))
 
@@ -684,7 +691,9 @@ class _Moments:
         ]
         self.second, self.inverse_root = zeros, zeros.clone()
 
-    def follow(self, gradient: torch.Tensor, step: int, machines: int, group: Optional[dist.ProcessGroup]) -> int:
+    def follow(
+        self, gradient: torch.Tensor, step: int, machines: int, group: Optional[dist.ProcessGroup], clock: _Clock
+    ) -> int:
         """Takes a gradient in, and at some steps renews the common root. The bytes that this process sent."""
         self.second.mul_(KEEP_SECOND).addcmul_(gradient, gradient, value=1 - KEEP_SECOND)
         # Twice while the number of steps doubles, later every 64th: longer averages change more slowly.
@@ -694,7 +703,9 @@ class _Moments:
         means = [self.second[at : at + count].view(rows, -1).mul(scale) for at, rows, count in self.tables]
         sums = torch.cat([part for table in means for part in (table.mean(1), table.mean(0))]).to("cpu", torch.bfloat16)
         if machines > 1:
+            clock.add("sketch_seconds")
             dist.all_reduce(sums, group=group)
+            clock.add("wire_seconds")
         rest = sums.float().div_(machines).to(self.second.device)
         for (at, rows, count), table in zip(self.tables, means):
             of_rows, of_columns, rest = rest[:rows], rest[rows : rows + table.shape[1]], rest[rows + table.shape[1] :]

@@ -300,6 +300,15 @@ def test_the_plan_says_where_it_pays():
             state.plan(**keys)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_plans_have_the_whole_backward_pass_and_waiting_is_the_wires(tmp_path, optimizer):
+    for rank, answer in enumerate(answers(2, "timed", tmp_path, f"optimizer={optimizer}")):
+        # Five layers sleep 30 ms each on the way back.
+        assert answer["plain"]["planned"] > 0.14, answer
+        assert answer["late"]["sketch_seconds"] < 0.1, answer
+        assert rank or answer["late"]["wire_seconds"] > 0.2, answer
+
+
 def test_a_checkpoint_of_another_model_is_refused():
     state = CoreState(torch.nn.Linear(3, 3))
     with pytest.raises(ValueError, match="not those of this model"):

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -93,6 +94,40 @@ def resume(folder, at="25", steps="50", common="", optimizer="sgd"):
     again.state.load_state_dict(saved["core"])
     again.steps(int(at), int(steps))
     return {"digest": digest(again.net)}
+
+
+class Slow(torch.autograd.Function):
+    """What passes as it is, and takes 30 ms on the way back."""
+
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        time.sleep(0.03)
+        return gradient
+
+
+def timed(folder, optimizer):
+    """What plan() and stats() say of a slow backward pass, and of waiting for a process that is late."""
+    run, rank = Run(optimizer=optimizer), dist.get_rank()
+    for layer in run.net:
+        layer.register_forward_hook(lambda layer, x, out: Slow.apply(out))
+
+    def seconds(late):
+        dist.barrier()
+        before, begun = run.state.stats(), time.perf_counter()
+        for step in range(4):
+            time.sleep(late * rank)
+            run.steps(step, step + 1)
+        stats = run.state.stats()
+        named = {name: (getattr(stats, name) - getattr(before, name)) / 4 for name in ("sketch_seconds", "wire_seconds")}
+        return {"whole": (time.perf_counter() - begun) / 4, **named}
+
+    seconds(0.0)
+    plain = {**seconds(0.0), "planned": run.state.plan(mbit_s=1e6)["step_seconds"]}
+    return {"plain": plain, "late": seconds(0.3)}
 
 
 def mixed_up(folder):
