@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -295,9 +296,42 @@ def test_the_plan_says_where_it_pays():
     slow, fast = state.plan(mbit_s=1, machines=4), state.plan(mbit_s=1e6, machines=4)
     assert slow["pays"] and not fast["pays"] and "do not compress" in fast["verdict"]
     assert slow["dense_bytes"] / slow["bytes"] > 200
-    for keys, what in [({"mbit_s": 0}, "mbit_s"), ({"mbit_s": 1, "rtt_ms": -5}, "rtt_ms"), ({"mbit_s": 1, "machines": -3}, "machines")]:
+    for keys, what in [({"mbit_s": 0}, "mbit_s"), ({"mbit_s": 1, "rtt_ms": -5}, "rtt_ms")] + [
+        ({"mbit_s": 1, "machines": machines}, "machines") for machines in (-3, 0, 2.5, "2", math.nan)
+    ]:
         with pytest.raises(ValueError, match=what):
             state.plan(**keys)
+
+
+def test_plans_count_bytes_in_the_parameters_own_type():
+    net = torch.nn.Linear(300, 300).bfloat16()
+    assert CoreState(net).plan(mbit_s=1, machines=4)["dense_bytes"] == 1.5 * 2 * 90_300
+
+
+def test_plans_count_the_round_trips_of_the_wire():
+    def trips(machines, **keys):
+        plan = CoreState(torch.nn.Linear(30, 30), **keys).plan(mbit_s=1e9, rtt_ms=1000.0, machines=machines)
+        return round(plan["seconds"] - plan["compute_seconds"])
+
+    # Flags before all; two all-to-alls and two all-gathers, or an all-reduce after another of the largest scalar, or one.
+    found = {wire: (trips(2, wire=wire), trips(4, wire=wire)) for wire in ("q", "4bit", "1bit", "int8", "float32")}
+    assert found == {"q": (5, 11), "4bit": (5, 11), "1bit": (5, 11), "int8": (4, 12), "float32": (3, 9)}
+    assert trips(2, keep_vectors=True) == 7 and trips(1) == 0
+
+
+@pytest.mark.parametrize(
+    "net, keys, link, verdict",
+    [
+        (300, {}, {"mbit_s": 1}, "s on this link; it pays below"),
+        (300, {}, {"mbit_s": 1e6}, "do not compress on this link: .* s; it pays below"),
+        (300, {"ratio": 1, "wire": "float32"}, {"mbit_s": 1}, "do not compress: no fewer bytes .* on this link$"),
+        (1, {}, {"mbit_s": 1}, "do not compress: no fewer bytes .* on this link$"),
+        (300, {}, {"mbit_s": 1, "machines": 1}, "do not compress: one process sends nothing$"),
+    ],
+)
+def test_verdicts_are_sentences(net, keys, link, verdict):
+    plan = CoreState(torch.nn.Linear(net, net), **keys).plan(**link)
+    assert re.search(verdict, plan["verdict"]) and plan["pays"] == (not plan["verdict"].startswith("do not")), plan
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
