@@ -19,9 +19,11 @@ import dataclasses
 import functools
 import hashlib
 import math
+import numbers
 import time
 import weakref
-from typing import Any, Callable, Iterable, Optional, Union
+from collections.abc import Iterable
+from typing import Any, Callable, Optional, Union
 
 import numpy as np
 import torch
@@ -133,12 +135,15 @@ class CoreState:
         if not isinstance(keep_vectors, bool):
             raise ValueError(f"keep_vectors: {keep_vectors!r} is neither True nor False")
         if optimizer not in ("sgd", "adamw"):
-            raise ValueError(f"optimizer: {optimizer!r} is neither 'sgd' nor 'adamw'")
-        if not isinstance(seed, (int, bytes)) or isinstance(seed, bytes) and len(seed) != 32:
-            raise ValueError("seed: it is neither a whole number nor 32 bytes")
+            raise ValueError("optimizer: it is neither 'sgd' nor 'adamw'; an optimiser itself goes to state.optimizer(...)")
+        if isinstance(seed, numbers.Integral) and not isinstance(seed, bool):
+            seed = int(seed)
+        if not (isinstance(seed, bytes) and len(seed) == 32 or type(seed) is int and 0 <= seed < 2**64):
+            raise ValueError("seed: it is neither a whole number from 0 to 2**64 - 1 nor 32 bytes")
         if scaler is not None and not hasattr(scaler, "get_scale"):
             raise ValueError(f"scaler: {type(scaler).__name__} is no GradScaler")
-        parameters = list(model.parameters() if isinstance(model, torch.nn.Module) else model)
+        parameters = model.parameters() if isinstance(model, torch.nn.Module) else model
+        parameters = list(parameters) if isinstance(parameters, Iterable) else [None]
         if not all(isinstance(parameter, torch.Tensor) and parameter.is_floating_point() for parameter in parameters):
             raise ValueError("model: it is neither a module nor a list of tensors of floating-point numbers")
         if len({id(parameter) for parameter in parameters}) < len(parameters):
@@ -147,7 +152,7 @@ class CoreState:
         if not self._parameters:
             raise ValueError("model: it has no parameter that requires a gradient")
         self.ratio, self.beta, self.eta, self.wire = float(ratio), float(beta), float(eta), wire
-        self.seed, self.dense_steps, self.keep_vectors = seed, dense_steps, keep_vectors
+        self.seed, self.dense_steps, self.keep_vectors = seed, int(dense_steps), keep_vectors
         self.scaler, self.process_group = scaler, process_group
         self.step = 0
         self._stats = Stats()
@@ -198,11 +203,13 @@ class CoreState:
 
         Of `torch.optim.SGD` the momentum becomes 0 and the weight decay is divided by 1 - momentum: the same steps as before, but for the
         sketch's noise. For `torch.optim.AdamW` a `torch.optim.SGD` with its rates and weight decays is returned, since the state does the
-        rest: make learning-rate schedules from that one. Its second moments are kept with 0.98 from step to step, whatever AdamW's second
+        rest: make learning-rate schedules on that one, for it refuses to step when the other one's rates were changed. Its second moments are kept with 0.98 from step to step, whatever AdamW's second
         beta was, and are floored by a thousandth of a tensor's mean in place of `eps`.
         """
         if self.step or self._moved:
             raise ValueError("optimizer: steps have been taken already" if self.step else "optimizer: its momentum was moved already")
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ValueError(f"optimizer: {type(optimizer).__name__} is neither torch.optim.SGD nor torch.optim.AdamW")
         groups = optimizer.param_groups
         if not all(id(parameter) in self._offsets for group in groups for parameter in group["params"] if parameter.requires_grad):
             raise ValueError("optimizer: it has parameters that the state was not made for")
@@ -236,7 +243,18 @@ class CoreState:
         self.beta, self._moved = float(betas.pop()), True
         self._moments = self._new_moments()
         groups = [{key: group[key] for key in ("params", "lr", "weight_decay")} for group in optimizer.param_groups]
-        return torch.optim.SGD(groups, lr=optimizer.defaults["lr"])
+        plain = torch.optim.SGD(groups, lr=optimizer.defaults["lr"])
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+
+        def refuse_schedules(*_: Any) -> None:
+            if [float(group["lr"]) for group in optimizer.param_groups] != rates:
+                raise ValueError(
+                    "the learning rate of the AdamW that was passed to state.optimizer has changed, and it trains no more: make the "
+                    "scheduler on the optimiser that state.optimizer returned"
+                )
+
+        plain.register_step_pre_hook(refuse_schedules)
+        return plain
 
     def _new_moments(self) -> "_Moments":
         return _Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
@@ -296,7 +314,7 @@ class CoreState:
         for buffer, _, future in pending:
             future.set_result(buffer)
 
-    def _average(self, buckets: list[Bucket]) -> Optional[torch.Tensor]:
+    def _average(self, buckets: list[Bucket], what: str = "gradient") -> Optional[torch.Tensor]:
         """The common estimate of the mean momentum, from the local gradients. None where one is not finite and a GradScaler is there to
         skip the step."""
         clock, group = _Clock(self._stats), self.process_group
@@ -315,7 +333,7 @@ class CoreState:
         clock.add("wire_seconds")
         if guilty:
             if self.scaler is None:
-                raise FloatingPointError(f"the gradient of process {guilty[0]} is not finite at step {self.step}")
+                raise FloatingPointError(f"the {what} of process {guilty[0]} is not finite at step {self.step}")
             return None
         # The old momentum's place is free from here on.
         self._momentum, self._frame = self._frame, self._momentum
@@ -766,18 +784,22 @@ def all_reduce_mean(tensor: torch.Tensor, state: CoreState) -> torch.Tensor:
 
     `state` is `CoreState([tensor], beta=0, ...)`, and counts the calls as its steps. With a beta it is the mean of the momentum.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"tensor: {type(tensor).__name__} is no torch.Tensor")
+    if not isinstance(state, CoreState):
+        raise ValueError(f"state: {type(state).__name__} is no CoreState")
     if tensor.numel() != state._size:
         raise ValueError(f"tensor: {tensor.numel()} numbers, and the state was made for {state._size}")
     if not tensor.is_floating_point():
         raise ValueError(f"tensor: {tensor.dtype} is no type of floating-point numbers, which a mean has")
     flat = tensor.contiguous().view(-1)
-    estimate = state._average([(flat, [(0, 0, tensor.numel())])])
+    estimate = state._average([(flat, [(0, 0, tensor.numel())])], "tensor")
     return tensor.fill_(math.nan) if estimate is None else tensor.copy_(estimate.view(tensor.shape))
 
 
 def _check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
     """Refuses what is no such number, by its name."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not fits(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value) or not fits(value):
         raise ValueError(f"{name}: {value!r} is not {wanted}")
 
 

@@ -8,8 +8,8 @@ mod quantiser;
 mod sketch;
 mod wire;
 
-use numpy::{Element, PyReadonlyArray1, PyReadwriteArray1};
-use pyo3::exceptions::PyValueError;
+use numpy::{BorrowError, Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -44,6 +44,27 @@ mod whole {
         )* };
     }
     whole!(dim: usize, budget: usize, count: usize, round: u64, rank: u32);
+}
+
+/// An argument that is to be read.
+fn readable<'py, T: Element>(name: &str, array: &Bound<'py, PyArray1<T>>) -> PyResult<PyReadonlyArray1<'py, T>> {
+    array.try_readonly().map_err(|error| not_ours(name, error))
+}
+
+/// An argument that is to be written to.
+fn writable<'py, T: Element>(name: &str, array: &Bound<'py, PyArray1<T>>) -> PyResult<PyReadwriteArray1<'py, T>> {
+    array.try_readwrite().map_err(|error| not_ours(name, error))
+}
+
+fn not_ours(name: &str, error: BorrowError) -> PyErr {
+    PyValueError::new_err(match error {
+        BorrowError::NotWriteable => format!("{name}: the array is read-only; give one that may be written to"),
+        _ => format!("{name}: the array is in use, by another argument or another thread; give one of its own"),
+    })
+}
+
+fn wrong_type(name: &str, types: &str) -> PyErr {
+    PyTypeError::new_err(format!("{name}: a one-dimensional numpy array of {types} is needed"))
 }
 
 fn contiguous<'a, T: Element>(name: &str, array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {

@@ -3,11 +3,11 @@
 use corewire_sketch::code::{Dither, IntegerCoder, dequantise, quantise};
 use corewire_sketch::{CommonRandomness, Purpose};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::{contiguous, expect_length, read_seed, whole};
+use crate::{contiguous, expect_length, read_seed, readable, whole, wrong_type};
 
 /// Scalars as dithered integers, coded at about their entropy given the dither, which all holders of the seed know.
 ///
@@ -50,14 +50,17 @@ const MOST_STEPS: f64 = (1u32 << 30) as f64;
 /// An array of float64: the one that is given, or a copy of one of float32.
 fn wide<'py>(name: &str, array: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, f64>> {
     if let Ok(array) = array.cast::<PyArray1<f64>>() {
-        return Ok(array.try_readonly()?);
+        return readable(name, array);
     }
-    let narrow = array.cast::<PyArray1<f32>>().map_err(|_| {
-        PyTypeError::new_err(format!("{name}: a one-dimensional numpy array of float32 or float64 is needed"))
-    })?;
-    let narrow = narrow.try_readonly()?;
+    let narrow = array.cast::<PyArray1<f32>>().map_err(|_| wrong_type(name, "float32 or float64"))?;
+    let narrow = readable(name, narrow)?;
     let numbers = contiguous(name, &narrow)?.iter().map(|&number| f64::from(number));
     Ok(PyArray1::from_iter(array.py(), numbers).readonly())
+}
+
+/// The argument `integers`.
+fn read_integers<'py>(integers: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i32>> {
+    readable("integers", integers.cast::<PyArray1<i32>>().map_err(|_| wrong_type("integers", "int32"))?)
 }
 
 #[pymethods]
@@ -99,10 +102,11 @@ impl Quantiser {
         py: Python<'py>,
         #[pyo3(from_py_with = whole::round)] round: u64,
         #[pyo3(from_py_with = whole::rank)] rank: u32,
-        integers: PyReadonlyArray1<'py, i32>,
+        integers: &Bound<'py, PyAny>,
         step: f64,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         check_step(step)?;
+        let integers = read_integers(integers)?;
         let integers = contiguous("integers", &integers)?;
         let scalars = py.detach(|| -> Vec<f64> {
             let dithers = self.dithers(round, rank, integers.len());
@@ -117,8 +121,9 @@ impl Quantiser {
         py: Python<'py>,
         #[pyo3(from_py_with = whole::round)] round: u64,
         #[pyo3(from_py_with = whole::rank)] rank: u32,
-        integers: PyReadonlyArray1<'py, i32>,
+        integers: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let integers = read_integers(integers)?;
         let integers = contiguous("integers", &integers)?;
         let message = py.detach(|| {
             let mut message = Vec::new();

@@ -1,11 +1,11 @@
 //! `corewire.Sketch`.
 
 use corewire_sketch::{AnySketch, CommonRandomness, Family, Purpose, Rademacher, Sketch as _};
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::{contiguous, contiguous_mut, expect_length, read_seed, whole};
+use crate::{contiguous, contiguous_mut, expect_length, read_seed, readable, whole, writable, wrong_type};
 
 /// Common random directions: everybody with the same seed has the same ones in every round.
 ///
@@ -28,7 +28,7 @@ pub struct Sketch {
 
 /// Calls the same method for the one element type that the arguments have.
 macro_rules! for_type {
-    ($vector:expr, $T:ident, $work:expr) => {{
+    ($name:literal, $vector:expr, $T:ident, $work:expr) => {{
         if let Ok(array) = $vector.cast::<PyArray1<f32>>() {
             type $T = f32;
             #[allow(clippy::redundant_closure_call)]
@@ -39,7 +39,7 @@ macro_rules! for_type {
             #[allow(clippy::redundant_closure_call)]
             return $work(array);
         }
-        Err(PyTypeError::new_err("a one-dimensional numpy array of float32 or float64 is needed"))
+        Err(wrong_type($name, "float32 or float64"))
     }};
 }
 
@@ -91,12 +91,12 @@ impl Sketch {
         vector: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        for_type!(vector, T, |array: &Bound<'py, PyArray1<T>>| {
-            let from: PyReadonlyArray1<'_, T> = array.try_readonly()?;
+        for_type!("vector", vector, T, |array: &Bound<'py, PyArray1<T>>| {
+            let from = readable("vector", array)?;
             let from = contiguous("vector", &from)?;
             expect_length("vector", from.len(), self.inner.dim())?;
             let out = output::<T>(py, out, self.inner.len())?;
-            let mut to: PyReadwriteArray1<'_, T> = out.try_readwrite()?;
+            let mut to = writable("out", &out)?;
             let to = contiguous_mut("out", &mut to)?;
             py.detach(|| self.inner.project(round, from, to));
             Ok(out.clone().into_any())
@@ -112,12 +112,12 @@ impl Sketch {
         scalars: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        for_type!(scalars, T, |array: &Bound<'py, PyArray1<T>>| {
-            let from: PyReadonlyArray1<'_, T> = array.try_readonly()?;
+        for_type!("scalars", scalars, T, |array: &Bound<'py, PyArray1<T>>| {
+            let from = readable("scalars", array)?;
             let from = contiguous("scalars", &from)?;
             expect_length("scalars", from.len(), self.inner.len())?;
             let out = output::<T>(py, out, self.inner.dim())?;
-            let mut to: PyReadwriteArray1<'_, T> = out.try_readwrite()?;
+            let mut to = writable("out", &out)?;
             let to = contiguous_mut("out", &mut to)?;
             py.detach(|| self.inner.reconstruct(round, from, to));
             Ok(out.clone().into_any())
@@ -194,9 +194,7 @@ fn output<'py, T: numpy::Element + Default + Copy>(
     length: usize,
 ) -> PyResult<Bound<'py, PyArray1<T>>> {
     let Some(given) = given else { return Ok(PyArray1::zeros(py, length, false)) };
-    let array = given.cast::<PyArray1<T>>().map_err(|_| {
-        PyTypeError::new_err("out: a one-dimensional numpy array of the same type as the argument is needed")
-    })?;
+    let array = given.cast::<PyArray1<T>>().map_err(|_| wrong_type("out", "the other argument's type"))?;
     expect_length("out", array.len()?, length)?;
     Ok(array.clone())
 }

@@ -77,6 +77,16 @@ def test_out_is_written_in_place_and_the_mean_over_rounds_is_the_vector():
     assert np.abs(total / 4000 - vector).max() < 0.075
 
 
+def read_only(length):
+    array = np.zeros(length)
+    array.flags.writeable = False
+    return array
+
+
+def project_onto_itself(vector):
+    Sketch(len(vector), len(vector)).project(0, vector, vector)
+
+
 @pytest.mark.parametrize(
     "make, what",
     [
@@ -92,6 +102,8 @@ def test_out_is_written_in_place_and_the_mean_over_rounds_is_the_vector():
         (lambda: Sketch(10, 4).project(0, np.zeros(9)), "vector: 9 numbers where 10 are due"),
         (lambda: Sketch(10, 4).project(0, np.zeros(20)[::2]), "not contiguous"),
         (lambda: Sketch(10, 4).reconstruct(0, np.zeros(4), np.zeros(9)), "out: 9 numbers where 10 are due"),
+        (lambda: Sketch(10, 4).project(0, np.zeros(10), read_only(4)), "out: the array is read-only"),
+        (lambda: project_onto_itself(np.zeros(4)), "out: the array is in use"),
         (lambda: Quantiser(1).quantise(0, 0, np.zeros(3), 0.0), "step"),
         (lambda: Quantiser(1).quantise(0, 0, np.array([np.nan]), 1.0), "not finite"),
         (lambda: Quantiser(1).decode(0, 0, b"\xff" * 40, 2), "message"),
@@ -112,8 +124,19 @@ def test_bad_arguments_are_named(make, what):
 
 @pytest.mark.parametrize("array", [np.zeros(10, np.int32), np.zeros((2, 5)), [0.0] * 10, np.zeros(10, np.float16)])
 def test_other_types_are_refused(array):
-    with pytest.raises(TypeError, match="float32 or float64"):
+    with pytest.raises(TypeError, match="vector: a one-dimensional numpy array of float32 or float64"):
         Sketch(10, 4).project(0, array)
+    with pytest.raises(TypeError, match="scalars: a one-dimensional numpy array of float32 or float64"):
+        Sketch(10, 10).reconstruct(0, array)
+    with pytest.raises(TypeError, match="out: a one-dimensional numpy array of the other argument's type"):
+        Sketch(10, 10).reconstruct(0, np.zeros(10), array)
+
+
+@pytest.mark.parametrize("array", [np.zeros(10), np.zeros(10, np.int64), np.zeros((2, 5), np.int32), [0] * 10])
+def test_integers_of_other_types_are_refused(array):
+    for call in (lambda: Quantiser(1).encode(0, 0, array), lambda: Quantiser(1).dequantise(0, 0, array, 1.0)):
+        with pytest.raises(TypeError, match="integers: a one-dimensional numpy array of int32"):
+            call()
 
 
 @pytest.mark.parametrize("code", ["q", "4bit"])

@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-
 import torch
 from corewire.torch import CoreState, all_reduce_mean
 
@@ -240,6 +240,11 @@ def test_a_world_of_one_is_plain_momentum():
         ({"scaler": 3}, "scaler"),
         ({"seed": None}, "seed"),
         ({"seed": b"short"}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"seed": np.int64(-1)}, "seed"),
+        ({"ratio": np.float32(0.5)}, "ratio"),
+        ({"ratio": np.bool_(True)}, "ratio"),
     ],
 )
 def test_bad_arguments_are_named(keys, what):
@@ -247,11 +252,58 @@ def test_bad_arguments_are_named(keys, what):
         CoreState(torch.nn.Linear(3, 3), **keys)
 
 
+def test_numpys_numbers_are_numbers():
+    plain = CoreState(torch.nn.Linear(3, 3), ratio=12, beta=0.5, eta=0.25, dense_steps=3, seed=5)
+    numpys = CoreState(
+        torch.nn.Linear(3, 3), ratio=np.int64(12), beta=np.float32(0.5), eta=np.float64(0.25), dense_steps=np.int32(3), seed=np.uint8(5)
+    )
+    numpys.load_state_dict(plain.state_dict())
+    assert numpys.seed_commitment == plain.seed_commitment
+    assert numpys.plan(mbit_s=np.int64(100), machines=np.int32(4))["bytes"] == plain.plan(mbit_s=100, machines=4)["bytes"]
+
+
+@pytest.mark.parametrize("model", [None, 3, "net", [1], [{"params": []}], torch.nn.Linear(3, 3).named_parameters()])
+def test_what_is_no_model_is_named(model):
+    with pytest.raises(ValueError, match="^model: it is neither a module nor"):
+        CoreState(model)
+
+
+def test_what_a_mean_cannot_be_of_is_named():
+    state = CoreState([torch.zeros(3, requires_grad=True)], beta=0)
+    with pytest.raises(FloatingPointError, match="the tensor of process 0 is not finite"):
+        all_reduce_mean(torch.tensor([1.0, math.nan, 2.0]), state)
+    with pytest.raises(ValueError, match="tensor: list"):
+        all_reduce_mean([1.0, 2.0, 3.0], state)
+    with pytest.raises(ValueError, match="state: NoneType"):
+        all_reduce_mean(torch.zeros(3), None)
+
+
+def test_a_schedule_of_the_optimiser_before_is_refused():
+    parameter = torch.nn.Parameter(torch.ones(3))
+    state = CoreState([parameter])
+    before = torch.optim.AdamW([parameter], lr=0.1)
+    # A scheduler that changes the rate as it is made is no harm, where it is the new optimiser's that goes on.
+    torch.optim.lr_scheduler.LinearLR(before, 0.5)
+    optimizer = state.optimizer(before)
+    right = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.1)
+    parameter.grad = all_reduce_mean(torch.ones(3), state)
+    optimizer.step()
+    right.step()
+    optimizer.step()
+    with pytest.raises(ValueError, match="step what that returns"):
+        before.step()
+    before.param_groups[0]["lr"] = 0.01
+    with pytest.raises(ValueError, match="the optimiser that state.optimizer returned"):
+        optimizer.step()
+
+
 def test_optimisers_without_a_form_are_refused():
     net = torch.nn.Linear(3, 3)
     state = CoreState(net)
     with pytest.raises(ValueError, match="neither torch.optim.SGD nor torch.optim.AdamW"):
         state.optimizer(torch.optim.RMSprop(net.parameters()))
+    with pytest.raises(ValueError, match="optimizer: NoneType"):
+        state.optimizer(None)
     with pytest.raises(ValueError, match="amsgrad"):
         state.optimizer(torch.optim.AdamW(net.parameters(), amsgrad=True))
     with pytest.raises(ValueError, match="nesterov"):
