@@ -7,6 +7,9 @@ Data is `random`, `mnist:FOLDER` (the four IDX files, gzipped) or `images:FOLDER
 often given). Hooks: none (plain DDP), bf16, core (with --ratio and --wire), core-gradient, which sketches the gradient and leaves the momentum
 to the optimiser, to see what that costs, powersgd (with --rank), topk and eden (with --ratio) and qsgd, each on the gradient or, with
 --on momentum, on the momentum, and silent, which sends nothing, to see what the others' exchanges take.
+
+With --device cuda each process has the GPU of its number on the machine, and gradients go through NCCL where a hook does not send by itself.
+No GPU was at hand to try it on.
 """
 
 import argparse
@@ -174,9 +177,10 @@ def sent_on_interfaces():
 def accuracy(net, images, labels):
     """The share of images that the network gets right; each process looks at its part of them."""
     rank, machines = dist.get_rank(), dist.get_world_size()
+    device = next(net.parameters()).device
     net.eval()
     parts = zip(images[rank::machines].split(250), labels[rank::machines].split(250))
-    right = torch.tensor(sum((net(x).argmax(1) == y).sum().item() for x, y in parts))
+    right = torch.tensor(sum((net(x.to(device)).argmax(1).cpu() == y).sum().item() for x, y in parts))
     net.train()
     dist.all_reduce(right)
     return right.item() / len(images)
@@ -236,9 +240,17 @@ def main():
     parser.add_argument("--history", type=int, default=0, help="scores so many test rows after every epoch")
     parser.add_argument("--tensorboard", metavar="FOLDER", help="writes loss and the hook's statistics there (needs tensorboard)")
     parser.add_argument("--json", help="appends the result to this file")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: a GPU for each process (not tried on a GPU)")
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and arguments.hook in CODES:
+        parser.error(f"--device: the hook {arguments.hook} is on the CPU alone")
 
-    dist.init_process_group("gloo")
+    device = torch.device("cpu")
+    if arguments.device == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    # The hook's messages are on the CPU whatever the gradients are on.
+    dist.init_process_group("gloo" if arguments.device == "cpu" else "cpu:gloo,cuda:nccl")
     rank, machines = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // machines))
     images, labels, test_images, test_labels = data(arguments.data, arguments.rows, arguments.test_rows)
@@ -252,6 +264,7 @@ def main():
     torch.manual_seed(arguments.seed)
     net = network(arguments.net, images.shape[1], int(labels.max()) + 1)
     net(scaled(test_images[:2]))
+    net.to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=arguments.lr, momentum=0.9, weight_decay=arguments.weight_decay)
     # torch's PowerSGD starts its second exchange from a callback: on gloo, buckets then meet the wrong ones. One bucket has no such trouble,
     # and our baselines keep one memory.
@@ -277,7 +290,8 @@ def main():
         rows = order[first : first + arguments.batch]
         batch = augmented(scaled(images[rows]), own) if flips else scaled(images[rows])
         # Convolutions of few channels take a sixth less time on a CPU where a pixel's channels lie side by side.
-        loss = functional.cross_entropy(ddp(batch.contiguous(memory_format=torch.channels_last)), labels[rows])
+        batch = batch.contiguous(memory_format=torch.channels_last).to(device)
+        loss = functional.cross_entropy(ddp(batch), labels[rows].to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
