@@ -10,14 +10,14 @@ import pytest
 from corewire import Quantiser, Sketch
 from corewire._native import MeanWire, fill_bucket, fold_momentum
 
-ANSWERS = pathlib.Path(__file__).parents[2] / "crates" / "sketch" / "known-answers.txt"
+ANSWERS = pathlib.Path(__file__).parents[2] / "crates" / "sketch"
 
 
-def known_answers(kind):
+def known_answers(kind, file="known-answers.txt"):
     """The lines of a kind as dictionaries, with the answer as a list of words."""
-    for line in ANSWERS.read_text().splitlines():
+    for line in (ANSWERS / file).read_text().splitlines():
         if line.startswith(kind + " "):
-            keys, answer = line[len(kind) :].split(" : ")
+            keys, answer = line[len(kind) :].split(" :")
             yield {**dict(pair.split("=") for pair in keys.split()), "answer": answer.split()}
 
 
@@ -42,6 +42,32 @@ def test_the_bits_are_those_of_the_known_answers(kind):
         assert bits(found)[: len(case["answer"])] == case["answer"], case
         checked += 1
     assert checked >= 8, checked
+
+
+@pytest.mark.parametrize("kind, expected", [("integers", 7), ("scalars", 7), ("message", 7), ("bulk", 3)])
+def test_the_code_is_that_of_the_known_answers(kind, expected):
+    codec, checked = Quantiser(2026), 0
+    for case in known_answers(kind, "code-answers.txt"):
+        round, rank, count, step = int(case["round"]), int(case["rank"]), int(case["count"]), float(case["step"])
+        j = np.arange(count)
+        scalars = ((37 * j) % 19 - 9) / 8 * np.where(j % 50 == 49, 1000, 1)
+        integers = codec.quantise(round, rank, scalars, step)
+        if kind == "integers":
+            assert integers.tolist() == [int(word) for word in case["answer"]]
+        elif kind == "scalars":
+            assert bits(codec.dequantise(round, rank, integers, step)) == case["answer"]
+        elif kind == "message":
+            message = bytes.fromhex("".join(case["answer"]))
+            assert codec.encode(round, rank, integers) == message
+            assert np.array_equal(codec.decode(round, rank, message, count), integers)
+        elif rank or not count:
+            # What the wire of one machine sends has rank 0 and a piece.
+            continue
+        else:
+            (message,) = MeanWire(2026, count, 1, "q").split(round, 0, scalars.astype(np.float32), step)
+            assert message[4:] == bytes.fromhex("".join(case["answer"])) and int.from_bytes(message[:4], "little") == len(message) - 4
+        checked += 1
+    assert checked == expected
 
 
 def test_examples_in_the_docstrings_run():
