@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use corewire_comm::{Link, Solo};
+use corewire_optim::catalogue::WireKind;
 use corewire_optim::replay::Facts;
 use corewire_optim::run::Ended;
 
@@ -200,7 +201,7 @@ fn may_pay(facts: &Facts, detail: f64, link: &Link) -> bool {
 }
 
 /// The methods that auto tries on this problem: those that it has, and that there is memory for.
-pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
+pub fn candidates(job: &Job, facts: &Facts, share: Option<usize>) -> Vec<&'static str> {
     let settings = &job.method.settings;
     let link = settings.goal.link.filter(|_| settings.curvature);
     let others: &[&str] = match job.stop.asks_for_gap() {
@@ -210,10 +211,10 @@ pub fn candidates(job: &Job, facts: &Facts) -> Vec<&'static str> {
     };
     let fits = |detail: f64| {
         let copies = if detail > 1.0 { COPIES } else { 1.0 };
-        copies * hub_bytes(facts, detail) <= memory::allowed(&job.limits) as f64
+        copies * hub_bytes(facts, share, detail) <= memory::allowed(&job.limits) as f64
     };
     let newton = NEWTON.iter().filter(|(_, detail)| match link {
-        _ if !job.problem.model.is_curved() || !fits(*detail) => false,
+        _ if !job.problem.model.is_curved() || settings.wire != WireKind::Q || !fits(*detail) => false,
         _ if *detail == 1.0 => true,
         Some(link) => may_pay(facts, *detail, &link),
         None => false,
@@ -228,9 +229,10 @@ pub fn settle(mut session: Session) -> Result<Session> {
     if session.job.method.name.is_some() || session.pooled.is_none() {
         return Ok(session);
     }
-    let facts = Facts::of(&*session.problem()?.objective(0), session.job.machines);
+    let problem = session.problem()?;
+    let (facts, share) = (Facts::of(&*problem.objective(0), session.job.machines), problem.largest_share());
     let mut name = default_method(&facts, &session);
-    if name == "core-newton" && !candidates(&session.job, &facts).contains(&name) {
+    if name == "core-newton" && !candidates(&session.job, &facts, share).contains(&name) {
         name = "core-agd";
     }
     // Whether f* can be known, here or on a sample.
@@ -238,7 +240,7 @@ pub fn settle(mut session: Session) -> Result<Session> {
     let comparable = facts.convex && solvable && session.job.stop.target().is_some();
     // Gossip has no conjugate gradients to choose.
     if comparable && !session.gossips() && session.job.engine == Engine::Threads {
-        let candidates = candidates(&session.job, &facts);
+        let candidates = candidates(&session.job, &facts, share);
         let sample;
         (session, sample) = session.tried()?;
         let begun = std::time::Instant::now();
@@ -296,12 +298,18 @@ mod tests {
                 trace_known: true,
                 proximal: Proximal::NONE,
             };
-            candidates(&job::load(None, &keys).unwrap(), &facts)
+            let share = more.contains(&"rows").then_some(10);
+            keys.retain(|key| key != "rows");
+            candidates(&job::load(None, &keys).unwrap(), &facts, share)
         };
         // 64 rows of 200 machines in 5000 columns are 512 MB.
         assert!(candidates("600000000", &[]).contains(&"core-newton"));
         assert!(!candidates("500000000", &[]).contains(&"core-newton"));
         assert!(candidates("500000000", &[]).contains(&"core-agd"));
+        // Machines of ten rows each have no more rows of curvature.
+        assert!(candidates("500000000", &["rows"]).contains(&"core-newton"));
+        // It has no wire but q.
+        assert!(!candidates("600000000", &["method.wire=f32"]).contains(&"core-newton"));
         // On a link more rows may be worth it: 640 of them, four times over.
         let link = ["link.mbit_s=10", "link.rtt_ms=40"];
         let detailed = |memory, more: &[&str]| candidates(memory, more).contains(&"core-newton:detail=10");

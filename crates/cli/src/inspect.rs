@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         bail!("`--model` is for networks, whose curvature changes with training");
     }
     let rows = whole.problem()?.row_count();
-    let dim = whole.problem()?.dim();
+    let (dim, share) = (whole.problem()?.dim(), whole.problem()?.largest_share());
     let (whole, sample) = whole.tried()?;
     let (session, is_sample) = (sample.as_ref().unwrap_or(&whole), sample.is_some());
     let sample = is_sample.then(|| choose::told(Some(session), rows));
@@ -144,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     // What auto would choose from; the others are there to be seen.
     let (choices, others): (Vec<&str>, &[&str]) = match (pooled.is_convex(), session.optimum) {
-        (true, Some(_)) => (candidates(job, &Facts::of(&*pooled, job.machines)), &["core-gd"]),
+        (true, Some(_)) => (candidates(job, &Facts::of(&*pooled, job.machines), problem.largest_share()), &["core-gd"]),
         _ if session.gave_up => (Vec::new(), &[]),
         _ => (vec!["core-nonconvex"], &[]),
     };
@@ -194,7 +194,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 link_seconds: seconds(method),
                 hub_bytes: Some(detail_of(&method.name))
                     .filter(|&detail| detail > 0.0 && job.method.settings.curvature)
-                    .map(|detail| most_hub_bytes(&facts, detail)),
+                    .map(|detail| most_hub_bytes(&facts, share, detail)),
                 observer: observed(job, &method.name),
             })
             .collect(),

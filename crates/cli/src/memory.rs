@@ -96,7 +96,7 @@ impl Size {
         let rank = if self.rows > 0 { columns.min(self.rows / self.machines.max(1)) } else { columns };
         let factors = match self.detail {
             0.0 => 0,
-            much if much > 10.0 => rank.min(most_rows(much)),
+            much if much > 10.0 => rank.min(most_rows(much, self.machines, columns)),
             _ => FACTORS,
         };
         let factors = 8.0 * 2.0 * factors as f64 * n * columns as f64;

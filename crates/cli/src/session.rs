@@ -847,29 +847,31 @@ impl<O: Observer> Duty<'_, O> {
 /// More than this is not asked of machine 0 without a word.
 const MOST_HUB_BYTES: f64 = 2e9;
 
-/// What the hub of core-newton keeps of one telling at most: rows of curvature of every machine.
-pub fn hub_bytes(facts: &Facts, detail: f64) -> f64 {
-    hub_rows(facts, most_rows(detail))
+/// What the hub of core-newton keeps of one telling at most: rows of curvature of every machine, no more than the largest has of data.
+pub fn hub_bytes(facts: &Facts, share: Option<usize>, detail: f64) -> f64 {
+    hub_rows(facts, share, detail, 1)
 }
 
 /// And what it keeps of all of them: on quadratics they add up.
-pub fn most_hub_bytes(facts: &Facts, detail: f64) -> f64 {
-    hub_rows(facts, most_rows(detail) * if facts.quadratic { MOST_TELLINGS } else { 1 })
+pub fn most_hub_bytes(facts: &Facts, share: Option<usize>, detail: f64) -> f64 {
+    hub_rows(facts, share, detail, if facts.quadratic { MOST_TELLINGS } else { 1 })
 }
 
-fn hub_rows(facts: &Facts, rows: usize) -> f64 {
+fn hub_rows(facts: &Facts, share: Option<usize>, detail: f64, tellings: usize) -> f64 {
     let columns = facts.dim / facts.blocks;
-    8.0 * rows.min(columns) as f64 * facts.machines as f64 * columns as f64
+    let rank = share.unwrap_or(columns).min(columns);
+    let rows = rank.min(tellings * most_rows(detail, facts.machines, columns));
+    8.0 * rows as f64 * facts.machines as f64 * columns as f64
 }
 
 /// The method that auto stands for where no trial can be made.
 pub fn default_method(facts: &Facts, session: &Session) -> &'static str {
     let model = session.job.problem.model;
     // Gossip has no hub. Without a penalty core-newton adds a small one, and says so.
-    let hub = model.is_curved() && !session.gossips();
+    let hub = model.is_curved() && !session.gossips() && session.job.method.settings.wire == WireKind::Q;
     if model.is_network() {
         "core-sgd"
-    } else if hub && hub_bytes(facts, 1.0) <= MOST_HUB_BYTES {
+    } else if hub && hub_bytes(facts, None, 1.0) <= MOST_HUB_BYTES {
         "core-newton"
     } else if facts.convex {
         "core-agd"

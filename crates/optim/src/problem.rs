@@ -169,6 +169,14 @@ impl Problem {
         &self.start
     }
 
+    /// The most rows that a machine has, where they are known here.
+    pub fn largest_share(&self) -> Option<usize> {
+        match &self.shares {
+            Shares::Pooled { shards, .. } => shards.iter().map(Vec::len).max(),
+            Shares::Site { .. } | Shares::Quadratic { .. } => None,
+        }
+    }
+
     /// Number of coordinates.
     pub fn dim(&self) -> usize {
         self.start.len()

@@ -353,6 +353,46 @@ fn any_number_of_machines_and_any_penalty_will_do() {
     }
 }
 
+/// What machine 0 would send it has.
+#[test]
+fn a_single_machine_sends_no_rows_of_its_curvature() {
+    for model in [Model::Ridge, Model::Logistic] {
+        let problem = rows(digits(), model, 1e-5, 1, Split::Random);
+        let [with, without] = [true, false].map(|curvature| {
+            solve(&problem, &until(1e-6, 40, &problem), &|| method("core-newton", &problem, 0, curvature))
+        });
+        assert_eq!(with.ended, Ended::Target, "{model:?}: {:?}", with.last);
+        assert_eq!((with.digest, with.last.traffic.trips), (without.digest, without.last.traffic.trips), "{model:?}");
+    }
+}
+
+/// 64 rows each of two machines are not all that counts where the penalty is small.
+#[test]
+fn few_machines_tell_more_rows_each() {
+    let Some(data) = mnist() else { return };
+    for (model, most) in [(Model::Ridge, 13), (Model::Logistic, 14)] {
+        let problem = rows(data.clone(), model, 1e-5, 2, Split::Random);
+        let finish = solve(&problem, &until(1e-6, most, &problem), &|| method("core-newton", &problem, 0, true));
+        assert_eq!(finish.ended, Ended::Target, "{model:?}: {:?}", finish.last);
+    }
+}
+
+/// Rare columns, scaled to the variance of the others: most machines know nothing of them, and the first steps along them would be longer
+/// than f could fall by.
+#[test]
+fn no_step_is_expected_to_bring_f_below_zero() {
+    let Some(data) = real("a9a.gz", 3000) else { return };
+    let mut sums = vec![0.0; data.dim()];
+    (0..data.rows()).for_each(|i| data.matrix.axpy(i, 1.0, &mut sums));
+    let deviations: Vec<f64> = sums.iter().map(|sum| (0.3 * sum / 3000.0).sqrt().max(1e-3)).collect();
+    let matrix = data.matrix.scaled(&vec![0.0; deviations.len()], &deviations);
+    let scaled = DataSet::new("a9a, scaled", matrix, data.labels);
+    let problem = rows(scaled, Model::Ridge, 1e-6, 50, Split::Random);
+    // Nine without.
+    let finish = solve(&problem, &until(1e-6, 7, &problem), &|| method("core-newton", &problem, 0, true));
+    assert_eq!(finish.ended, Ended::Target, "{:?}", finish.last);
+}
+
 /// Machine 0 has rows enough to go first, but none that tells of the rare columns, in which the first step would be 1/alpha long.
 #[test]
 fn columns_that_the_hub_has_never_seen_do_not_throw_it_off() {

@@ -18,7 +18,7 @@ use crate::state::{Scope, Visitor};
 
 /// Secant pairs that are kept.
 const PAIRS: usize = 20;
-/// How often factors are asked for again at most, and, where progress is slow, how many exchanges apart.
+/// How often factors are asked for again at most within a few exchanges, and, where progress is slow, how many exchanges apart.
 const REFRESHES: f64 = MOST_TELLINGS as f64 - 1.0;
 const APART: u64 = 2;
 /// Where gradients scatter more than this times what sampling explains, machines are unlike.
@@ -94,7 +94,7 @@ impl Hub {
     pub(super) fn new(rules: Rules, columns: usize, rows: Vec<f64>, trace: f64, own: Option<Eigen>) -> Self {
         let links = (0..rows.len()).map(|rank| Link::new(rank, columns, rules.blocks)).collect();
         let dim = columns * rules.blocks;
-        let too_few = own.as_ref().is_none_or(|own| too_few(rows[0], own, rules.alpha));
+        let too_few = rows.len() > 1 && own.as_ref().is_none_or(|own| too_few(rows[0], own, rules.alpha));
         Self {
             rules,
             columns,
@@ -168,14 +168,17 @@ impl Hub {
             p.set_added(self.added);
             self.preconditioner = Some(p);
         }
+        // What the last step was tempered by is no curvature that was found.
+        self.add_curvature(0.0);
         let mut energy = self.energy(here.x, &gradient, noise);
-        if first && !self.has_factors && !unlike && value > 0.0 && 0.5 * energy > value {
+        let mut inverse_trace = self.preconditioner.as_ref().expect("it was just made").inverse_trace();
+        if first && !self.has_factors && !unlike && n > 1.0 && value > 0.0 && 0.5 * energy > value {
             // No loss is below 0, so f cannot fall by E/2: the hub's rows lack columns that other machines have.
             unlike = true;
             self.distrust();
             energy = self.energy(here.x, &gradient, noise);
+            inverse_trace = self.preconditioner.as_ref().expect("it was just made").inverse_trace();
         }
-        let mut inverse_trace = self.preconditioner.as_ref().expect("it was just made").inverse_trace();
         let gap = self.gap(here.x, &gradient, noise, value, energy);
         self.keep_pair(here.x, &gradient, noise, inverse_trace, here.asked);
 
@@ -190,6 +193,7 @@ impl Hub {
             let gain = self.base.as_ref().map_or(0.0, |base| (base.value - value).max(0.0));
             self.base = Some(Base { x: here.x.to_vec(), gradient, noise, value, energy, gain });
         }
+        let base_energy = self.temper();
         let p = self.preconditioner.as_ref().expect("it was made above");
         inverse_trace = p.inverse_trace();
         let base = self.base.as_ref().expect("the first point is always accepted");
@@ -209,8 +213,11 @@ impl Hub {
             let weight = if ratio > self.pace { 0.3 } else { 0.1 };
             self.pace = (self.pace + weight * (ratio - self.pace)).min(0.99);
         }
-        let again = if verdict == Verdict::Remeasure { 1.0 / 16.0 } else { 1.0 };
-        let next = again * self.rho * energy.min(self.energy(&base.x, &base.gradient, base.noise));
+        let mut next = self.rho * energy.min(base_energy);
+        if verdict == Verdict::Remeasure {
+            // What is measured must be the base, also by the energy that it had when it was accepted.
+            next = next.min(base.energy) / 16.0;
+        }
         self.last_energy = energy;
         let length: f64 = here.x.iter().zip(&delta).map(|(x, delta)| (x + delta) * (x + delta)).sum();
         let moves = norm_squared(&delta) > MOVED * MOVED * length;
@@ -411,6 +418,21 @@ impl Hub {
         Verdict::Refused
     }
 
+    /// E at the base. No loss is below 0, so f cannot fall by E/2 where that is more than f: then P lacks curvature, or the gradient is
+    /// mostly noise, and for this step P gets as much more as that takes.
+    fn temper(&mut self) -> f64 {
+        let base = self.base.as_ref().expect("the first point is always accepted");
+        let mut more = self.rules.alpha;
+        loop {
+            let energy = self.energy(&base.x, &base.gradient, base.noise);
+            if base.value <= 0.0 || 0.5 * energy <= base.value {
+                return energy;
+            }
+            self.preconditioner.as_mut().expect("an energy has a preconditioner").set_added(self.added + more);
+            more *= 2.0;
+        }
+    }
+
     fn add_curvature(&mut self, more: f64) {
         self.added += more;
         if let Some(p) = &mut self.preconditioner {
@@ -462,7 +484,11 @@ impl Hub {
         // Rows that change with x are worth telling anew sooner; those of several blocks are told so roughly that they gain less by it.
         let fixed = quadratic || blocks > 1;
         let slow = ratio > if fixed { 0.5 } else { 0.3 } && round >= self.factors_at + APART;
-        let ask = (slow || moves && !fixed && self.rules.is_eager()) && self.refreshes < REFRESHES;
+        // Few come early; where rows replace what was told before, more follow after ever longer waits. In several blocks the secant pairs,
+        // which a telling clears, correct more than fresh rows do.
+        let early = (slow || moves && !fixed && self.rules.is_eager()) && self.refreshes < REFRESHES;
+        let late = slow && !fixed && round as f64 >= self.factors_at as f64 + libm::exp2(self.refreshes + 1.0);
+        let ask = early || late;
         if ask {
             self.refreshes += 1.0;
         }

@@ -37,6 +37,10 @@ use crate::state::{Scope, Stateful, Visitor};
 
 /// Rows of curvature that a machine sends at most, and how many times as many with more detail.
 const MOST_ROWS: usize = 64;
+/// So many may come from all machines together: few machines may send more each.
+const MOST_IN_ALL: usize = 50 * MOST_ROWS;
+/// But only where a Hessian is no larger than this: of larger ones few eigenpairs are found.
+const MOST_COLUMNS: usize = 1600;
 const MOST_DETAIL: f64 = 64.0;
 /// So many rows are sent also where they are below tau, but not below this share of it.
 const FAINT_ROWS: usize = 8;
@@ -70,9 +74,10 @@ pub struct Rules {
 /// How often machines tell their curvature at most; on quadratics what they told adds up.
 pub const MOST_TELLINGS: usize = 4;
 
-/// Rows of curvature that a machine sends at most at a time.
-pub fn most_rows(detail: f64) -> usize {
-    (MOST_ROWS as f64 * detail.min(MOST_DETAIL)) as usize
+/// Rows of curvature, of so many columns, that one of so many machines sends at most at a time.
+pub fn most_rows(detail: f64, machines: usize, columns: usize) -> usize {
+    let own = (MOST_ROWS as f64 * detail.min(MOST_DETAIL)) as usize;
+    if columns <= MOST_COLUMNS { own.max(MOST_IN_ALL / machines.max(1)) } else { own }
 }
 
 impl Default for Rules {
@@ -179,12 +184,13 @@ impl Newton {
     }
 
     /// The rows that are sent now: all at the current x, or on a quadratic only further ones.
-    fn factors(&mut self, curved: Option<&mut (dyn Curved + '_)>) -> Factors {
+    fn factors(&mut self, machines: usize, curved: Option<&mut (dyn Curved + '_)>) -> Factors {
+        let most = most_rows(self.rules.detail, machines, self.active.len());
         let further = self.rules.quadratic && self.turns > 0.0;
         let from = if further { self.sent as usize } else { 0 };
         let (always, most) = match further {
-            true => (0, most_rows(self.rules.detail) * (1 + self.turns as usize)),
-            false => (FAINT_ROWS, most_rows(self.rules.detail)),
+            true => (0, most * (1 + self.turns as usize)),
+            false => (FAINT_ROWS, most),
         };
         if further {
             self.tau *= 0.5;
@@ -215,7 +221,7 @@ impl Newton {
         let (mut head, mut stream) = (Vec::new(), Vec::new());
         let mut encoder = SpreadEncoder::new(&mut stream);
         if self.asked {
-            let factors = self.factors(context.objective.curved());
+            let factors = self.factors(context.comm.size(), context.objective.curved());
             let spreads = Link::push_factors_head(&factors, &mut head);
             let replace = !self.rules.quadratic;
             self.link.encode_factors(&self.randomness, round, &factors, &spreads, replace, &mut encoder);
@@ -335,6 +341,8 @@ impl Method for Newton {
         self.rules.quadratic = context.objective.is_quadratic();
         self.rules.proximal = context.objective.proximal();
         self.rules.blocks = context.objective.blocks();
+        // The hub's own Hessian is all there is.
+        self.rules.curvature &= context.comm.size() > 1;
         let dim = self.x.len() / self.rules.blocks;
         let here = rank < context.comm.size();
         let rows = context.objective.rows() as u64;
@@ -474,7 +482,7 @@ mod tests {
         let randomness = CommonRandomness::new(&Seed::reproducible(1));
         let mut newton = Newton::new(vec![0.0; eigenvalues.len()], Rules::default(), &randomness);
         newton.tau = 1.0;
-        newton.factors(Some(&mut Diagonal(eigenvalues.to_vec())))
+        newton.factors(50, Some(&mut Diagonal(eigenvalues.to_vec())))
     }
 
     #[test]
