@@ -232,6 +232,8 @@ fn a_key_that_the_method_would_ignore_is_refused() {
         ("core-agd", "method.momentum=0.5", "core-sgd"),
         ("core-gd", "method.batch=8", "core-sgd"),
         ("core-newton", "method.budget=8", "core-agd or core-cg or core-gd or core-sgd or core-nonconvex"),
+        ("core-newton", "method.step=0.5", "core-agd or core-gd or core-sgd or core-nonconvex"),
+        ("cg", "method.family=gaussian", "core-agd or core-cg or core-gd or core-sgd or core-nonconvex"),
         ("cgd", "method.memory=8", "core-cg"),
         ("core-cg", "method.curvature=false", "core-newton"),
     ] {

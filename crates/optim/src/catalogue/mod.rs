@@ -296,8 +296,11 @@ impl MethodSettings {
     pub fn unread(&self, method: &MethodInfo) -> Option<(&'static str, &'static [&'static str])> {
         let trained = self.training.is_some();
         let sketching: &[&str] = &["core-agd", "core-cg", "core-gd", "core-sgd", "core-nonconvex"];
-        let keys: [(&str, bool, &[&str]); 7] = [
+        let stepping: &[&str] = &["core-agd", "core-gd", "core-sgd", "core-nonconvex"];
+        let keys: [(&str, bool, &[&str]); 9] = [
             ("budget", self.budget.is_some(), sketching),
+            ("family", self.family != Self::default().family, sketching),
+            ("step", self.step != StepKind::Auto && !trained, stepping),
             ("block", self.block.is_some(), sketching),
             ("damping", self.damping.is_some(), &["core-agd"]),
             ("memory", self.memory.is_some(), &["core-cg"]),
