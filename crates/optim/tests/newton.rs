@@ -388,9 +388,9 @@ fn no_step_is_expected_to_bring_f_below_zero() {
     let matrix = data.matrix.scaled(&vec![0.0; deviations.len()], &deviations);
     let scaled = DataSet::new("a9a, scaled", matrix, data.labels);
     let problem = rows(scaled, Model::Ridge, 1e-6, 50, Split::Random);
-    // Nine without.
-    let finish = solve(&problem, &until(1e-6, 7, &problem), &|| method("core-newton", &problem, 0, true));
-    assert_eq!(finish.ended, Ended::Target, "{:?}", finish.last);
+    let (exchanges, _) = cost("core-newton", &problem, 5);
+    // Eight without.
+    assert!(exchanges <= 7.6, "{exchanges} exchanges");
 }
 
 /// Machine 0 has rows enough to go first, but none that tells of the rare columns, in which the first step would be 1/alpha long.

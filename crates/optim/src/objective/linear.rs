@@ -539,20 +539,25 @@ impl Curved for Linear {
         touched
     }
 
-    fn row_scatter(&mut self, x: &[f64]) -> f64 {
+    fn row_scatter(&mut self, x: &[f64], directions: &[Vec<f64>]) -> f64 {
         let rows = self.matrix.rows();
-        if rows < 2 {
+        if rows < 2 || directions.is_empty() {
             return 0.0;
         }
         Self::multiply(&self.matrix, x, &mut self.margins);
         self.derivatives();
         // Without the weight of a row, which the machines may not share.
         let slopes: Vec<f64> = self.margins.iter().map(|slope| slope / self.weight).collect();
-        let mut sum = vec![0.0; self.dim()];
-        Self::multiply_back(&self.matrix, &slopes, &mut sum);
-        let norms = self.matrix.row_norms();
-        let squares: f64 = norms.iter().cycle().zip(&slopes).map(|(norm, slope)| (norm * slope).powi(2)).sum();
-        ((squares - vector::norm_squared(&sum) / rows as f64) / (rows as f64 - 1.0)).max(0.0)
+        let mut products = vec![0.0; slopes.len()];
+        let variance = |direction: &Vec<f64>| {
+            Self::multiply(&self.matrix, direction, &mut products);
+            let along = |i: usize| -> f64 {
+                slopes.iter().zip(&products).skip(i).step_by(rows).map(|(slope, product)| slope * product).sum()
+            };
+            let (sum, squares) = (0..rows).map(along).fold((0.0, 0.0), |(sum, squares), t| (sum + t, squares + t * t));
+            ((squares - sum * sum / rows as f64) / (rows as f64 - 1.0)).max(0.0)
+        };
+        directions.iter().map(variance).sum::<f64>() / directions.len() as f64
     }
 }
 

@@ -125,8 +125,8 @@ pub trait Curved {
     /// Which columns any of the rows has.
     fn touched(&self) -> Vec<bool>;
 
-    /// The variance of a single row's gradient at x, summed over coordinates: what sampling alone makes of unlike machines.
-    fn row_scatter(&mut self, x: &[f64]) -> f64;
+    /// The variance of a single row's gradient at x along a direction, in the mean over these: what sampling alone makes of machines.
+    fn row_scatter(&mut self, x: &[f64], directions: &[Vec<f64>]) -> f64;
 }
 
 /// Keeps what is wanted of eigenpairs: those above `least`, but `always` of them at least and `most` at most; none that is rounding.

@@ -99,7 +99,7 @@ impl Curved for Quadratic {
         vec![true; self.eigenvalues.len()]
     }
 
-    fn row_scatter(&mut self, _: &[f64]) -> f64 {
+    fn row_scatter(&mut self, _: &[f64], _: &[Vec<f64>]) -> f64 {
         0.0
     }
 }

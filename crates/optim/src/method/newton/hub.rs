@@ -8,7 +8,7 @@ use corewire_comm::numbers::Number;
 use corewire_sketch::code::{SpreadDecoder, SpreadEncoder};
 use corewire_sketch::{CommonRandomness, Purpose};
 
-use super::code::{CodedVector, Energies, dithers, push_short, read_short, refused, round_short};
+use super::code::{CodedVector, Energies, dithers, push_short, refused, round_short};
 use super::composite::Composite;
 use super::link::{Link, read_factors_head};
 use super::preconditioner::{Preconditioner, block_mean};
@@ -21,8 +21,6 @@ const PAIRS: usize = 20;
 /// How often factors are asked for again at most within a few exchanges, and, where progress is slow, how many exchanges apart.
 const REFRESHES: f64 = MOST_TELLINGS as f64 - 1.0;
 const APART: u64 = 2;
-/// Where gradients scatter more than this times what sampling explains, machines are unlike.
-const SCATTER: f64 = 2.0;
 /// Off quadratics the hub's own curvature stands as long as x has moved by less than this share of its length.
 const NEAR: f64 = 0.3;
 /// With more detail, rows that change with x are told anew as long as x moves by more than this share of its length.
@@ -42,23 +40,31 @@ struct Base {
     gain: f64,
 }
 
+/// What the hub's own curvature is good for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Standing {
+    /// It stands for that of all machines.
+    All,
+    /// The machines are unlike: it stands for what they leave out of what they tell.
+    Rest,
+    /// The hub has too few rows.
+    Nothing,
+}
+
 pub(super) struct Hub {
     rules: Rules,
-    /// Coordinates of a block, and of all.
+    /// Coordinates of a block.
     columns: usize,
-    dim: usize,
-    /// Rows of every machine.
-    rows: Vec<f64>,
     /// A bound on the trace of the mean Hessian, and so on its largest eigenvalue.
     trace: f64,
     links: Vec<Link>,
     mean_shift: Vec<f64>,
     preconditioner: Option<Preconditioner>,
-    /// The hub's own curvature at x0, until it is used, and whether its rows are too few to stand for all.
+    /// The hub's own curvature at x0, until it is used.
     own: Option<Eigen>,
+    standing: Standing,
     /// Where the hub's own curvature was last taken.
     curved_at: Vec<f64>,
-    too_few: bool,
     /// Curvature added to the preconditioner where it was found to lack some.
     added: f64,
     secants: Secants,
@@ -82,8 +88,8 @@ pub(super) struct Here<'a> {
     pub x: &'a [f64],
     /// The last decoded step.
     pub delta: &'a [f64],
-    /// The step at which gradients were quantised; `None` for the first.
-    pub step: Option<f64>,
+    /// The step at which gradients were quantised.
+    pub step: f64,
     /// Whether factors were asked for.
     pub asked: bool,
     pub energies: &'a Energies,
@@ -91,22 +97,26 @@ pub(super) struct Here<'a> {
 }
 
 impl Hub {
-    pub(super) fn new(rules: Rules, columns: usize, rows: Vec<f64>, trace: f64, own: Option<Eigen>) -> Self {
-        let links = (0..rows.len()).map(|rank| Link::new(rank, columns, rules.blocks)).collect();
-        let dim = columns * rules.blocks;
-        let too_few = rows.len() > 1 && own.as_ref().is_none_or(|own| too_few(rows[0], own, rules.alpha));
+    /// For so many machines; `own` is the hub's own curvature at the start.
+    pub(super) fn new(
+        rules: Rules,
+        columns: usize,
+        machines: usize,
+        trace: f64,
+        own: Option<Eigen>,
+        standing: Standing,
+    ) -> Self {
+        let links = (0..machines).map(|rank| Link::new(rank, columns, rules.blocks)).collect();
         Self {
             rules,
             columns,
-            dim,
-            rows,
             trace,
             links,
-            mean_shift: vec![0.0; dim],
+            mean_shift: vec![0.0; columns * rules.blocks],
             preconditioner: None,
             own,
+            standing,
             curved_at: Vec::new(),
-            too_few,
             added: 0.0,
             secants: Secants::new(PAIRS),
             base: None,
@@ -134,9 +144,9 @@ impl Hub {
     ) -> Result<Vec<u8>, CommError> {
         let n = messages.len() as f64;
         let Rules { alpha, quadratic, .. } = self.rules;
-        let Decoded { residuals, value, noise, steps } = self.decode(here, messages)?;
+        let Decoded { residuals, value, noise } = self.decode(here, messages)?;
         if here.asked {
-            self.take_factors(here.round);
+            self.take_factors(here.round, here.x, own);
         }
         // g~ = mean(pr_i + q_i), and the shifts follow.
         let mut gradient = self.mean_shift.clone();
@@ -148,16 +158,14 @@ impl Hub {
         }
         self.mean_shift = followed;
         self.centre(here.x, &mut gradient);
-        let first = here.step.is_none();
-        let mut unlike = first
-            && !self.has_factors
-            && (self.too_few || self.scatter(&residuals, &steps, own.row_scatter()) > SCATTER);
+        let first = self.base.is_none();
+        let mut unlike = first && !self.has_factors && self.standing != Standing::All;
         if unlike {
             self.distrust();
         }
         if self.has_factors && self.preconditioner.is_none() {
             // After a resume.
-            self.build_from_factors();
+            self.build_from_factors(own);
         } else if !self.has_factors && (self.preconditioner.is_none() || self.is_far(here.x)) {
             // After a resume the curvature is that of where it was taken.
             if self.curved_at.is_empty() || self.is_far(here.x) {
@@ -265,26 +273,17 @@ impl Hub {
 
     /// Takes the messages apart.
     fn decode(&mut self, here: &Here<'_>, messages: &[&[u8]]) -> Result<Decoded, CommError> {
-        let mut all = Decoded { residuals: Vec::new(), value: 0.0, noise: 0.0, steps: Vec::new() };
+        let mut all = Decoded { residuals: Vec::new(), value: 0.0, noise: 0.0 };
         let n = messages.len() as f64;
         for (rank, message) in messages.iter().enumerate() {
             let short = || refused(rank, "it is too short");
             let mut rest = *message;
             let factors = if here.asked { Some(read_factors_head(&mut rest).ok_or_else(short)?) } else { None };
-            let step = match here.step {
-                Some(step) => step,
-                None => {
-                    let (bytes, tail) = rest.split_first_chunk::<2>().ok_or_else(short)?;
-                    rest = tail;
-                    read_short(*bytes)
-                }
-            };
             let (value, tail) = rest.split_first_chunk::<4>().ok_or_else(short)?;
             let value = f64::from(f32::read(value));
             let link = &mut self.links[rank];
-            let sound = step.is_finite() && step > 0.0 && value.is_finite();
-            if !sound {
-                return Err(refused(rank, "its step or its value is no number"));
+            if !value.is_finite() {
+                return Err(refused(rank, "its value is no number"));
             }
             let replace = !self.rules.quadratic;
             let more = factors.as_ref().map_or(0, |(_, spreads)| spreads.len());
@@ -296,12 +295,11 @@ impl Hub {
                     .map_err(|error| refused(rank, error))?;
             }
             let residual = link
-                .decode_residual(here.randomness, here.round, spreads, step, &mut decoder)
+                .decode_residual(here.randomness, here.round, spreads, here.step, &mut decoder)
                 .map_err(|error| refused(rank, error))?;
             decoder.finish().map_err(|error| refused(rank, error))?;
             all.value += value / n;
-            all.noise += step * step / (12.0 * n * n);
-            all.steps.push(step);
+            all.noise += here.step * here.step / (12.0 * n * n);
             all.residuals.push((residual.vector, residual.theta));
         }
         Ok(all)
@@ -327,45 +325,35 @@ impl Hub {
         1.0 / (1.0 - self.pace.sqrt())
     }
 
-    /// P = (1/n) sum F'F + alpha.
-    fn build_from_factors(&mut self) {
-        let rows: Vec<&[f64]> = self.links.iter().flat_map(|link| link.rows.iter().map(Vec::as_slice)).collect();
+    /// P = (1/n) sum F'F + alpha; and of what machines leave out for its little curvature, where the hub has rows enough, what it is at the hub,
+    /// which costs nobody a byte.
+    fn build_from_factors(&mut self, own: &mut dyn Curvature) {
         let n = self.links.len() as f64;
+        let mut left_out = Vec::new();
+        if self.standing != Standing::Nothing {
+            let Eigen { values, vectors } = own.eigenpairs(&self.curved_at);
+            for (value, vector) in values.iter().zip(vectors).skip(self.links[0].rows.len()) {
+                let scale = (n * value).sqrt();
+                left_out.push(vector.iter().map(|entry| scale * entry).collect::<Vec<f64>>());
+            }
+        }
+        let told = self.links.iter().flat_map(|link| &link.rows);
+        let rows: Vec<&[f64]> = told.chain(&left_out).map(Vec::as_slice).collect();
         let mut p = Preconditioner::from_rows(&rows, 1.0 / n, (self.columns, self.rules.blocks), self.rules.alpha);
         p.set_added(self.added);
         self.preconditioner = Some(p);
     }
 
-    fn take_factors(&mut self, round: u64) {
+    fn take_factors(&mut self, round: u64, x: &[f64], own: &mut dyn Curvature) {
         self.has_factors = true;
+        self.curved_at = x.to_vec();
         self.own = None;
         self.factors_at = round;
         self.added = 0.0;
         if !self.rules.quadratic {
             self.secants.clear();
         }
-        self.build_from_factors();
-    }
-
-    /// How much the first gradients scatter over machines, relative to what sampling rows, unequal shares and the dither would give.
-    fn scatter(&self, residuals: &[(Vec<f64>, f64)], steps: &[f64], row_scatter: f64) -> f64 {
-        let n = residuals.len() as f64;
-        if n < 2.0 {
-            return 1.0;
-        }
-        let total: f64 = self.rows.iter().sum();
-        let mut mean = vec![0.0; self.dim];
-        residuals.iter().for_each(|(residual, _)| add_scaled(1.0 / n, residual, &mut mean));
-        let energy = norm_squared(&mean);
-        let mut expected = 0.0;
-        let mut found = 0.0;
-        for ((residual, _), (&rows, &step)) in residuals.iter().zip(self.rows.iter().zip(steps)) {
-            let weight = n * rows / total;
-            expected += weight * weight * row_scatter / rows.max(1.0) + (weight - 1.0) * (weight - 1.0) * energy;
-            expected += self.dim as f64 * step * step / 12.0;
-            found += residual.iter().zip(&mean).map(|(q, mean)| (q - mean) * (q - mean)).sum::<f64>();
-        }
-        found * n / (n - 1.0) / expected.max(1e-300)
+        self.build_from_factors(own);
     }
 
     /// The secant pair between the base point and x, where it says more than noise.
@@ -498,6 +486,7 @@ impl Hub {
     pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
         let mut numbers = [self.added, self.last_energy, self.rho, self.refreshes, self.rejections].to_vec();
         numbers.extend([
+            f64::from(self.standing as u8),
             f64::from(u8::from(self.has_factors)),
             self.factors_at as f64,
             self.trace,
@@ -505,15 +494,26 @@ impl Hub {
             self.first_value,
         ]);
         visitor.vector(Scope::Local, "hub_numbers", &mut numbers);
-        if let [added, last_energy, rho, refreshes, rejections, has_factors, factors_at, trace, pace, first_value] =
-            numbers[..]
+        if let &[
+            added,
+            last_energy,
+            rho,
+            refreshes,
+            rejections,
+            standing,
+            has_factors,
+            factors_at,
+            trace,
+            pace,
+            first_value,
+        ] = &numbers[..]
         {
+            self.standing = [Standing::All, Standing::Rest, Standing::Nothing][(standing as usize).min(2)];
             (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
             (self.refreshes, self.rejections) = (refreshes, rejections);
             (self.has_factors, self.factors_at) = (has_factors > 0.0, factors_at as u64);
             (self.trace, self.pace, self.first_value) = (trace, pace, first_value);
         }
-        visitor.vector(Scope::Local, "hub_rows", &mut self.rows);
         visitor.vector(Scope::Local, "hub_curved_at", &mut self.curved_at);
         visitor.vector(Scope::Local, "hub_shift", &mut self.mean_shift);
         visitor.vectors(Scope::Local, "hub_steps", &mut self.secants.steps);
@@ -550,7 +550,6 @@ struct Decoded {
     value: f64,
     /// Variance of a coordinate of the mean.
     noise: f64,
-    steps: Vec<f64>,
 }
 
 impl Reply {
@@ -569,12 +568,6 @@ impl Reply {
         encoder.finish();
         message
     }
-}
-
-/// Fewer than eight rows for each of the directions that they have to tell.
-pub(super) fn too_few(rows: f64, own: &Eigen, alpha: f64) -> bool {
-    let effective: f64 = own.values.iter().map(|value| value / (value + alpha)).sum();
-    rows == 0.0 || rows < 8.0 * effective
 }
 
 fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {

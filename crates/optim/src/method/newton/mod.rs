@@ -11,11 +11,13 @@
 //! - `link`: what machine and hub both know of a machine's messages.
 //! - `preconditioner`: P by its eigenpairs.
 //! - `composite`: the step with an l1 term or bounds.
+//! - `likeness`: whether machine 0's rows stand for those of all.
 //! - `hub`: from messages to the reply.
 
 mod code;
 mod composite;
 mod hub;
+mod likeness;
 mod link;
 mod preconditioner;
 
@@ -25,8 +27,9 @@ use corewire_comm::{CommError, Reduction};
 use corewire_sketch::code::{SpreadDecoder, SpreadEncoder};
 use corewire_sketch::{CommonRandomness, Purpose};
 
-use self::code::{CodedVector, Energies, dithers, push_short, read_short, refused, root_mean_square, round_short};
-use self::hub::{Here, Hub};
+use self::code::{CodedVector, Energies, dithers, push_short, read_short, refused, round_short};
+use self::hub::{Here, Hub, Standing};
+use self::likeness::{Likeness, mean_length, too_few, unlike};
 use self::link::{Factors, Link, factor_step};
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
@@ -48,6 +51,8 @@ const FAINT: f64 = 0.1;
 /// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes. A row that is told of k blocks at once is worth more: the
 /// root is of n/k then.
 const TAU: f64 = 0.7;
+/// The first gradient is quantised at this share of what the mean's entries typically are.
+const FIRST_STEP: f64 = 0.25;
 
 /// What is the same on all machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,8 +121,6 @@ impl Rules {
 trait Curvature {
     /// Where the active coordinates are these.
     fn eigenpairs(&mut self, active: &[f64]) -> Eigen;
-    /// At x.
-    fn row_scatter(&mut self) -> f64;
 }
 
 /// The numbers of a reply.
@@ -141,7 +144,7 @@ pub struct Newton {
     active: Vec<f64>,
     /// The last decoded step, in the active columns.
     delta: Vec<f64>,
-    /// At which the next gradient is quantised; 0 before the first.
+    /// At which the next gradient is quantised.
     step: f64,
     /// Whether factors are wanted with the next gradient.
     asked: bool,
@@ -230,10 +233,6 @@ impl Newton {
         let mut predicted = self.shift.clone();
         corewire_algebra::vector::add_scaled(self.rules.alpha, &self.delta, &mut predicted);
         let residual: Vec<f64> = gradient.iter().zip(&predicted).map(|(g, p)| g - p).collect();
-        if self.step == 0.0 {
-            self.step = round_short(0.25 / self.rules.detail * root_mean_square(residual.iter().copied()));
-            push_short(self.step, &mut head);
-        }
         corewire_comm::numbers::narrow(value).push(&mut head);
         let coded = self.link.code_residual(&self.randomness, round, &residual, self.step);
         head.extend_from_slice(&coded.spreads);
@@ -294,10 +293,6 @@ impl Curvature for Own<'_> {
         let Some(curved) = self.objective.curved() else { return Eigen { values: Vec::new(), vectors: Vec::new() } };
         restricted(curved.eigenpairs(&at, 0, usize::MAX, least), self.active)
     }
-
-    fn row_scatter(&mut self) -> f64 {
-        self.objective.curved().map_or(0.0, |curved| curved.row_scatter(self.x))
-    }
 }
 
 impl Stateful for Newton {
@@ -309,8 +304,7 @@ impl Stateful for Newton {
         let mut asked = f64::from(u8::from(self.asked));
         visitor.number(Scope::Common, "asked", &mut asked);
         self.asked = asked > 0.0;
-        // Before the first reply every machine has a step of its own.
-        visitor.number(Scope::Local, "step", &mut self.step);
+        visitor.number(Scope::Common, "step", &mut self.step);
         visitor.vector(Scope::Local, "shift", &mut self.shift);
         visitor.number(Scope::Local, "tau", &mut self.tau);
         visitor.number(Scope::Local, "sent", &mut self.sent);
@@ -319,8 +313,14 @@ impl Stateful for Newton {
         let mut machines = self.hub.as_ref().map_or(0, Hub::machines) as u64;
         visitor.word(Scope::Local, "hub", &mut machines);
         if machines > 0 && self.hub.is_none() {
-            let rows = vec![0.0; machines.min(1 << 20) as usize];
-            self.hub = Some(Hub::new(self.rules, self.active.len(), rows, 0.0, None));
+            self.hub = Some(Hub::new(
+                self.rules,
+                self.active.len(),
+                machines.min(1 << 20) as usize,
+                0.0,
+                None,
+                Standing::Nothing,
+            ));
         }
         if let Some(hub) = &mut self.hub {
             hub.visit(visitor);
@@ -333,8 +333,8 @@ impl Method for Newton {
         &self.x
     }
 
-    /// Every machine tells how many rows it has and in which columns; the hub answers with the columns of all, and whether it wants
-    /// factors at once.
+    /// Every machine tells how many rows it has, in which columns, and a glance of its first gradient; the hub answers with the columns of
+    /// all, and whether it wants factors at once.
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let rank = context.comm.rank();
         self.rules.alpha = context.objective.strong_convexity();
@@ -351,42 +351,59 @@ impl Method for Newton {
             let what = "core-newton needs ridge, logistic or softmax regression: take core-agd, or lbfgs";
             return Err(RunError::Unsuited(what.to_owned()));
         }
+        let likeness = Likeness::new(self.x.len(), &self.randomness);
+        let mut gradient = vec![0.0; self.x.len()];
+        context.objective.gradient(&self.x, &mut gradient);
+        check_finite(context.place(0), "a gradient", &gradient)?;
         let mut message = Vec::new();
         push_count(rows, &mut message);
         corewire_comm::numbers::narrow(context.objective.bound_trace().unwrap_or(0.0)).push(&mut message);
+        likeness.push(&gradient, &mut message);
         message.extend(to_bits(&touched.unwrap_or_else(|| vec![true; dim])));
-        let (mut counts, mut trace, mut pairs, rules) = (Vec::new(), 0.0, None, self.rules);
+        let (mut trace, mut own, mut standing, rules) = (0.0, None, Standing::Nothing, self.rules);
         let (objective, x) = (&mut *context.objective, &self.x);
         let mut decide = |messages: &[&[u8]]| {
-            let mut union = vec![0u8; dim.div_ceil(8)];
+            let (mut counts, mut glances, mut union) = (Vec::new(), Vec::new(), vec![0u8; dim.div_ceil(8)]);
             for (rank, message) in messages.iter().enumerate() {
                 let mut rest = *message;
                 let short = || refused(rank, "it does not tell its rows");
                 counts.push(take_count(&mut rest).ok_or_else(short)? as f64);
-                let (own, bits) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-                if bits.len() != union.len() {
+                let (bound, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+                trace += f64::from(f32::read(bound)) / messages.len() as f64;
+                glances.push(likeness.take(&mut rest).ok_or_else(short)?);
+                if rest.len() != union.len() {
                     return Err(short());
                 }
-                trace += f64::from(f32::read(own)) / messages.len() as f64;
-                union.iter_mut().zip(bits).for_each(|(union, bits)| *union |= bits);
+                union.iter_mut().zip(rest).for_each(|(union, bits)| *union |= bits);
             }
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
-            let mut own = Own { objective: &mut *objective, x, active: &active, rules };
-            let found = own.eigenpairs(x);
+            let found = Own { objective: &mut *objective, x, active: &active, rules }.eigenpairs(x);
+            let row_scatter = objective.curved().map_or(0.0, |curved| curved.row_scatter(x, &likeness.directions()));
+            standing = if counts.len() > 1 && too_few(counts[0], &found, rules.alpha) {
+                Standing::Nothing
+            } else if unlike(&counts, &glances, row_scatter) {
+                Standing::Rest
+            } else {
+                Standing::All
+            };
+            own = Some(found);
             // A Hessian that does not depend on x may as well be told at once.
-            let at_once = rules.quadratic && rules.is_eager();
-            let ask = at_once || rules.curvature && hub::too_few(counts[0], &found, rules.alpha);
-            pairs = Some(found);
-            let whole = (0..dim).all(|j| union[j / 8] >> (j % 8) & 1 == 1);
+            let ask = rules.curvature && standing != Standing::All || rules.quadratic && rules.is_eager();
+            let columns = union.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
+            let count = rules.blocks * if columns > 0 { columns } else { dim };
+            let typical = mean_length(&glances) / (count as f64).sqrt();
             let mut reply = vec![u8::from(ask)];
+            push_short(round_short(FIRST_STEP / rules.detail * typical), &mut reply);
             // Columns that no machine has are left out; where all have some, nothing more is said.
-            if !whole && union.iter().any(|&byte| byte != 0) {
+            if columns > 0 && columns < dim {
                 reply.extend_from_slice(&union);
             }
             Ok(reply)
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut decide))?;
-        let (&ask, union) = reply.message.split_first().ok_or_else(|| refused(0, "its reply is empty"))?;
+        let (&[ask, ref step @ ..], union) =
+            reply.message.split_first_chunk::<3>().ok_or_else(|| refused(0, "its reply is too short"))?;
+        self.step = read_short(*step);
         self.active = (0..dim).map(|j| j as f64).collect();
         if union.len() == dim.div_ceil(8) && ask <= 1 {
             self.active.retain(|&j| union[j as usize / 8] >> (j as usize % 8) & 1 == 1);
@@ -400,15 +417,14 @@ impl Method for Newton {
         self.link = Link::new(rank, columns, blocks);
         self.tau = TAU / self.rules.detail * self.rules.alpha * (context.comm.size() as f64 / blocks as f64).sqrt();
         if rank == 0 {
-            let pairs = pairs.map(|pairs| restricted(pairs, &self.active));
-            self.hub = Some(Hub::new(self.rules, columns, counts, trace, pairs));
+            let own = own.map(|pairs| restricted(pairs, &self.active));
+            self.hub = Some(Hub::new(self.rules, columns, context.comm.size(), trace, own, standing));
         }
         Ok(())
     }
 
     fn round(&mut self, round: u64, context: &mut Context<'_>) -> Result<Outcome, RunError> {
-        let step = (self.step > 0.0).then_some(self.step);
-        let asked = self.asked;
+        let (step, asked) = (self.step, self.asked);
         let message = self.contribute(round, context)?;
         let x = self.gather(&self.x);
         let Self { hub, delta, energies, randomness, active, rules, x: full, .. } = self;
@@ -473,7 +489,7 @@ mod tests {
             vec![true; self.0.len()]
         }
 
-        fn row_scatter(&mut self, _: &[f64]) -> f64 {
+        fn row_scatter(&mut self, _: &[f64], _: &[Vec<f64>]) -> f64 {
             0.0
         }
     }
