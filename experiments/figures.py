@@ -4,6 +4,7 @@
     COREWIRE_DATA=folder/of/data experiments/figures.py [figure ...]      # mnist-ridge, mnist-logistic, covtype-logistic
 
 COREWIRE names the binary, SEEDS how many seeds the short runs have (3), OUT the folder (experiments/results). Needs no package.
+With ONLY=core-newton that method alone runs again, in all its forms: the rows and curves of others stay as OUT has them.
 Steps, codecs and k of the baselines are those that `corewire compare` found by tuning; see results/figures.md.
 """
 import collections
@@ -21,6 +22,7 @@ DATA = os.environ["COREWIRE_DATA"]
 SEEDS = int(os.environ.get("SEEDS", "3"))
 HERE = pathlib.Path(__file__).parent
 OUT = pathlib.Path(os.environ.get("OUT", HERE / "results"))
+ONLY = os.environ.get("ONLY")
 # Mbit/s and milliseconds of a round trip.
 LINKS = [(1, 5), (10, 40), (10, 100), (100, 20), (0.1, 0)]
 # Hundreds of rounds, or many rows to pack: one seed.
@@ -90,6 +92,21 @@ def row(name, runs):
     return rank, "| " + " | ".join(cells) + " |"
 
 
+def recorded(figure, split):
+    """What OUT has of the methods that do not run again: rows of the table as `row` gives them, and the points of their curves."""
+    section = (OUT / "figures.md").read_text().split(f"## {figure}, {split}\n")[1].split("\n## ")[0]
+    rows = {}
+    for at, line in enumerate(section.splitlines()):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) > 5 and (cells[1] == "yes" or cells[1].startswith("no (")) and cells[0].split(":")[0] != ONLY:
+            number, unit = cells[4].split()
+            wire = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit]
+            rows[cells[0]] = (wire if cells[1] == "yes" else 1e15 + at, line, cells[0])
+    with open(OUT / f"figure-{figure}-{split}.csv", newline="") as file:
+        points = [point for point in csv.DictReader(file) if point["method"].split(":")[0] != ONLY]
+    return rows, points
+
+
 def plot(curves, path, title):
     """Relative suboptimality against bytes on the wire and against exchanges, both logarithmic."""
     # Forms of core-newton are of one colour, lighter from one to the next.
@@ -129,7 +146,7 @@ def main():
     for figure in sys.argv[1:] or FIGURES:
         job, data, splits = FIGURES[figure]
         for split, tuned in splits.items():
-            methods = tuned.split(",")
+            methods = [method for method in tuned.split(",") if ONLY in (None, method.split(":")[0])]
             found = collections.defaultdict(list)
             with tempfile.TemporaryDirectory() as folder:
                 for run in compare(job, data, split, ",".join(methods), 0, folder):
@@ -147,6 +164,9 @@ def main():
                 best[family] = min(best.get(family, (math.inf, "", "")), (*row(method, runs), method))
             kept_methods = {method for _, _, method in best.values()}
             points = [point for point in points if point["method"] in kept_methods]
+            if ONLY:
+                rows, others = recorded(figure, split)
+                best, points = best | rows, points + others
             curves = collections.defaultdict(list)
             for point in points:
                 curves[point["method"]].append(point)

@@ -20,6 +20,8 @@ mod hub;
 mod likeness;
 mod link;
 mod preconditioner;
+#[cfg(test)]
+mod rate;
 
 use corewire_algebra::eigen::Eigen;
 use corewire_comm::numbers::{Number, push_count, take_count};
