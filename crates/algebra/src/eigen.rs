@@ -13,6 +13,15 @@ pub struct Eigen {
     pub vectors: Vec<Vec<f64>>,
 }
 
+impl Eigen {
+    /// Those of the matrix times a number.
+    #[must_use]
+    pub fn scaled(mut self, by: f64) -> Self {
+        self.values.iter_mut().for_each(|value| *value *= by);
+        self
+    }
+}
+
 /// All eigenvalues of a symmetric matrix, of which the lower triangle is read, row by row.
 ///
 /// # Panics

@@ -193,7 +193,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 wire_bytes: method.wire_bytes,
                 link_seconds: seconds(method),
                 hub_bytes: Some(detail_of(&method.name))
-                    .filter(|&detail| detail > 0.0 && job.method.settings.curvature)
+                    .filter(|_| tells_curvature(job, &method.name))
                     .map(|detail| most_hub_bytes(&facts, share, detail)),
                 observer: observed(job, &method.name),
             })
@@ -265,10 +265,15 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
     );
 }
 
+/// Whether machines send rows of their curvature with this method.
+fn tells_curvature(job: &job::Job, name: &str) -> bool {
+    detail_of(name) > 0.0 && job.method.settings.curvature && job.machines > 1
+}
+
 /// What somebody learns who sees a machine's messages. docs/privacy.md has the whole of it.
 fn observed(job: &job::Job, name: &str) -> &'static str {
     match name {
-        _ if detail_of(name) > 0.0 && job.method.settings.curvature => {
+        _ if tells_curvature(job, name) => {
             "who sees a machine's messages and has the seed learns its gradients and noisy eigenvectors of its rows, which tell more; \
              `method.curvature=false` sends no eigenvectors"
         }

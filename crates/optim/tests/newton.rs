@@ -393,6 +393,43 @@ fn no_step_is_expected_to_bring_f_below_zero() {
     assert!(exchanges <= 7.6, "{exchanges} exchanges");
 }
 
+/// Of covtype's rare columns, scaled to the variance of the others, machine 0 has a few rows, which do not tell what other machines' rare
+/// columns weigh: it would begin with steps that have to be taken back.
+#[test]
+fn rare_columns_of_some_weight_are_asked_for_at_once() {
+    let Some(data) = real("covtype.csv.xz", 15_000) else { return };
+    let (mut sums, mut squares) = (vec![0.0; data.dim()], vec![0.0; data.dim()]);
+    for (column, value) in data.matrix.iter().flat_map(|row| row.entries()) {
+        sums[column] += value / 15_000.0;
+        squares[column] += value * value / 15_000.0;
+    }
+    let deviation = |(square, sum): (&f64, &f64)| (square - sum * sum).sqrt().max(1e-9);
+    let deviations: Vec<f64> = squares.iter().zip(&sums).map(deviation).collect();
+    let scaled = DataSet::new("covtype, scaled", data.matrix.scaled(&sums, &deviations), data.labels);
+    let problem = rows(scaled, Model::Logistic, 1e-3, 10, Split::Random);
+    let (exchanges, _) = cost("core-newton", &problem, 3);
+    println!("{exchanges} exchanges");
+    assert!(exchanges <= 14.0, "{exchanges} exchanges");
+}
+
+/// Weights are relative: a hundred times the same weight is the same problem, to the hub's rules too.
+#[test]
+fn rows_that_all_weigh_the_same_make_no_difference() {
+    for split in [Split::Random, Split::Label] {
+        let found = [None, Some(100.0), Some(0.01)].map(|weight| {
+            let data = digits();
+            let weights = weight.map_or(Vec::new(), |weight| vec![weight; data.rows()]);
+            let problem = rows(DataSet { weights, ..data }, Model::Logistic, 1e-2, 4, split);
+            let finish = solve(&problem, &until(1e-6, 30, &problem), &|| method("core-newton", &problem, 0, true));
+            assert_eq!(finish.ended, Ended::Target, "{split} {weight:?}: {:?}", finish.last);
+            (finish.last.traffic.trips, finish.last.traffic.up_bytes)
+        });
+        println!("{split}: {found:?}");
+        assert!(found.iter().all(|case| case.0 == found[0].0), "{split}: {found:?}");
+        assert!(found.iter().all(|case| (case.1 / found[0].1 - 1.0).abs() < 0.1), "{split}: {found:?}");
+    }
+}
+
 /// Machine 0 has rows enough to go first, but none that tells of the rare columns, in which the first step would be 1/alpha long.
 #[test]
 fn columns_that_the_hub_has_never_seen_do_not_throw_it_off() {

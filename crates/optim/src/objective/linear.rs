@@ -539,6 +539,15 @@ impl Curved for Linear {
         touched
     }
 
+    fn column_rows(&self) -> Vec<f64> {
+        let (mut squares, mut fourths) = (vec![0.0; self.matrix.dim()], vec![0.0; self.matrix.dim()]);
+        for (column, value) in self.matrix.iter().flat_map(|row| row.entries()) {
+            squares[column] += value * value;
+            fourths[column] += value.powi(4);
+        }
+        squares.iter().zip(&fourths).map(|(square, fourth)| square * square / fourth.max(f64::MIN_POSITIVE)).collect()
+    }
+
     fn row_scatter(&mut self, x: &[f64], directions: &[Vec<f64>]) -> f64 {
         let rows = self.matrix.rows();
         if rows < 2 || directions.is_empty() {
@@ -546,8 +555,7 @@ impl Curved for Linear {
         }
         Self::multiply(&self.matrix, x, &mut self.margins);
         self.derivatives();
-        // Without the weight of a row, which the machines may not share.
-        let slopes: Vec<f64> = self.margins.iter().map(|slope| slope / self.weight).collect();
+        let slopes = &self.margins;
         let mut products = vec![0.0; slopes.len()];
         let variance = |direction: &Vec<f64>| {
             Self::multiply(&self.matrix, direction, &mut products);

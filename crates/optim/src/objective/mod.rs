@@ -125,7 +125,11 @@ pub trait Curved {
     /// Which columns any of the rows has.
     fn touched(&self) -> Vec<bool>;
 
-    /// The variance of a single row's gradient at x along a direction, in the mean over these: what sampling alone makes of machines.
+    /// From how many rows each column has its curvature: (sum b^2)^2/sum b^4.
+    fn column_rows(&self) -> Vec<f64>;
+
+    /// The variance of what a single row adds to the gradient at x along a direction, in the mean over these: what sampling alone makes of
+    /// machines.
     fn row_scatter(&mut self, x: &[f64], directions: &[Vec<f64>]) -> f64;
 }
 

@@ -99,6 +99,10 @@ impl Curved for Quadratic {
         vec![true; self.eigenvalues.len()]
     }
 
+    fn column_rows(&self) -> Vec<f64> {
+        vec![f64::INFINITY; self.eigenvalues.len()]
+    }
+
     fn row_scatter(&mut self, _: &[f64], _: &[Vec<f64>]) -> f64 {
         0.0
     }

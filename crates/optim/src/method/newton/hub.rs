@@ -51,6 +51,18 @@ pub(super) enum Standing {
     Nothing,
 }
 
+/// What is known before the first exchange.
+pub(super) struct Outset {
+    pub machines: usize,
+    /// In the active columns.
+    pub x: Vec<f64>,
+    pub trace: f64,
+    /// The hub's own curvature there, scaled.
+    pub own: Option<Eigen>,
+    pub scale: f64,
+    pub standing: Standing,
+}
+
 pub(super) struct Hub {
     rules: Rules,
     /// Coordinates of a block.
@@ -60,8 +72,10 @@ pub(super) struct Hub {
     links: Vec<Link>,
     mean_shift: Vec<f64>,
     preconditioner: Option<Preconditioner>,
-    /// The hub's own curvature at x0, until it is used.
+    /// The hub's own curvature where it was last taken, until it is used; on quadratics it stays.
     own: Option<Eigen>,
+    /// By how much more rows the mean machine has than the hub: its curvature counts so many times.
+    scale: f64,
     standing: Standing,
     /// Where the hub's own curvature was last taken.
     curved_at: Vec<f64>,
@@ -97,15 +111,8 @@ pub(super) struct Here<'a> {
 }
 
 impl Hub {
-    /// For so many machines; `own` is the hub's own curvature at the start.
-    pub(super) fn new(
-        rules: Rules,
-        columns: usize,
-        machines: usize,
-        trace: f64,
-        own: Option<Eigen>,
-        standing: Standing,
-    ) -> Self {
+    pub(super) fn new(rules: Rules, columns: usize, outset: Outset) -> Self {
+        let Outset { machines, x, trace, own, scale, standing } = outset;
         let links = (0..machines).map(|rank| Link::new(rank, columns, rules.blocks)).collect();
         Self {
             rules,
@@ -115,8 +122,9 @@ impl Hub {
             mean_shift: vec![0.0; columns * rules.blocks],
             preconditioner: None,
             own,
+            scale,
             standing,
-            curved_at: Vec::new(),
+            curved_at: x,
             added: 0.0,
             secants: Secants::new(PAIRS),
             base: None,
@@ -168,10 +176,10 @@ impl Hub {
             self.build_from_factors(own);
         } else if !self.has_factors && (self.preconditioner.is_none() || self.is_far(here.x)) {
             // After a resume the curvature is that of where it was taken.
-            if self.curved_at.is_empty() || self.is_far(here.x) {
-                self.curved_at = here.x.to_vec();
+            if self.is_far(here.x) {
+                self.look_from(here.x);
             }
-            let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs(&self.curved_at));
+            let pairs = self.own_pairs(own);
             let mut p = Preconditioner::from_pairs(pairs, (self.columns, self.rules.blocks), alpha);
             p.set_added(self.added);
             self.preconditioner = Some(p);
@@ -331,7 +339,7 @@ impl Hub {
         let n = self.links.len() as f64;
         let mut left_out = Vec::new();
         if self.standing != Standing::Nothing {
-            let Eigen { values, vectors } = own.eigenpairs(&self.curved_at);
+            let Eigen { values, vectors } = self.own_pairs(own);
             for (value, vector) in values.iter().zip(vectors).skip(self.links[0].rows.len()) {
                 let scale = (n * value).sqrt();
                 left_out.push(vector.iter().map(|entry| scale * entry).collect::<Vec<f64>>());
@@ -344,10 +352,26 @@ impl Hub {
         self.preconditioner = Some(p);
     }
 
-    fn take_factors(&mut self, round: u64, x: &[f64], own: &mut dyn Curvature) {
-        self.has_factors = true;
+    /// The hub's own curvature is that at x from now on.
+    fn look_from(&mut self, x: &[f64]) {
         self.curved_at = x.to_vec();
         self.own = None;
+    }
+
+    fn own_pairs(&mut self, own: &mut dyn Curvature) -> Eigen {
+        let scale = self.scale;
+        let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs(&self.curved_at).scaled(scale));
+        if self.rules.quadratic {
+            self.own = Some(pairs.clone());
+        }
+        pairs
+    }
+
+    fn take_factors(&mut self, round: u64, x: &[f64], own: &mut dyn Curvature) {
+        self.has_factors = true;
+        if !self.rules.quadratic && x != self.curved_at {
+            self.look_from(x);
+        }
         self.factors_at = round;
         self.added = 0.0;
         if !self.rules.quadratic {
@@ -375,7 +399,7 @@ impl Hub {
         // With an l1 term or bounds f is no quadratic, even where its smooth part is one.
         let quadratic = self.rules.quadratic && self.rules.proximal.is_none();
         let Some(base) = &mut self.base else { return Verdict::Accepted };
-        if quadratic && self.has_factors {
+        if quadratic && self.has_factors && value <= self.first_value {
             return Verdict::Accepted;
         }
         let slack = if quadratic { base.gain } else { (0.1 * base.energy).min(0.5 * base.gain) };
@@ -413,7 +437,7 @@ impl Hub {
         let mut more = self.rules.alpha;
         loop {
             let energy = self.energy(&base.x, &base.gradient, base.noise);
-            if base.value <= 0.0 || 0.5 * energy <= base.value {
+            if base.value <= 0.0 || !energy.is_finite() || 0.5 * energy <= base.value {
                 return energy;
             }
             self.preconditioner.as_mut().expect("an energy has a preconditioner").set_added(self.added + more);
@@ -486,6 +510,7 @@ impl Hub {
     pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
         let mut numbers = [self.added, self.last_energy, self.rho, self.refreshes, self.rejections].to_vec();
         numbers.extend([
+            self.scale,
             f64::from(self.standing as u8),
             f64::from(u8::from(self.has_factors)),
             self.factors_at as f64,
@@ -500,6 +525,7 @@ impl Hub {
             rho,
             refreshes,
             rejections,
+            scale,
             standing,
             has_factors,
             factors_at,
@@ -508,6 +534,7 @@ impl Hub {
             first_value,
         ] = &numbers[..]
         {
+            self.scale = scale;
             self.standing = [Standing::All, Standing::Rest, Standing::Nothing][(standing as usize).min(2)];
             (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
             (self.refreshes, self.rejections) = (refreshes, rejections);

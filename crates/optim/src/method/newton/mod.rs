@@ -30,8 +30,8 @@ use corewire_sketch::code::{SpreadDecoder, SpreadEncoder};
 use corewire_sketch::{CommonRandomness, Purpose};
 
 use self::code::{CodedVector, Energies, dithers, push_short, read_short, refused, round_short};
-use self::hub::{Here, Hub, Standing};
-use self::likeness::{Likeness, mean_length, too_few, unlike};
+use self::hub::{Here, Hub, Outset, Standing};
+use self::likeness::{Likeness, has_rare_columns, mean_length, too_few, unlike};
 use self::link::{Factors, Link, factor_step};
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
@@ -78,7 +78,8 @@ pub struct Rules {
     pub eta_down: f64,
 }
 
-/// How often machines tell their curvature at most; on quadratics what they told adds up.
+/// How often machines tell their curvature at most on quadratics, where what they told adds up; elsewhere, where it takes the place of what
+/// they told before, more tellings may follow after long waits.
 pub const MOST_TELLINGS: usize = 4;
 
 /// Rows of curvature, of so many columns, that one of so many machines sends at most at a time.
@@ -315,14 +316,9 @@ impl Stateful for Newton {
         let mut machines = self.hub.as_ref().map_or(0, Hub::machines) as u64;
         visitor.word(Scope::Local, "hub", &mut machines);
         if machines > 0 && self.hub.is_none() {
-            self.hub = Some(Hub::new(
-                self.rules,
-                self.active.len(),
-                machines.min(1 << 20) as usize,
-                0.0,
-                None,
-                Standing::Nothing,
-            ));
+            let (x, machines) = (self.gather(&self.x), machines.min(1 << 20) as usize);
+            let outset = Outset { machines, x, trace: 0.0, own: None, scale: 1.0, standing: Standing::Nothing };
+            self.hub = Some(Hub::new(self.rules, self.active.len(), outset));
         }
         if let Some(hub) = &mut self.hub {
             hub.visit(visitor);
@@ -362,7 +358,7 @@ impl Method for Newton {
         corewire_comm::numbers::narrow(context.objective.bound_trace().unwrap_or(0.0)).push(&mut message);
         likeness.push(&gradient, &mut message);
         message.extend(to_bits(&touched.unwrap_or_else(|| vec![true; dim])));
-        let (mut trace, mut own, mut standing, rules) = (0.0, None, Standing::Nothing, self.rules);
+        let (mut trace, mut own, mut scale, mut standing, rules) = (0.0, None, 1.0, Standing::Nothing, self.rules);
         let (objective, x) = (&mut *context.objective, &self.x);
         let mut decide = |messages: &[&[u8]]| {
             let (mut counts, mut glances, mut union) = (Vec::new(), Vec::new(), vec![0u8; dim.div_ceil(8)]);
@@ -371,19 +367,30 @@ impl Method for Newton {
                 let short = || refused(rank, "it does not tell its rows");
                 counts.push(take_count(&mut rest).ok_or_else(short)? as f64);
                 let (bound, mut rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
-                trace += f64::from(f32::read(bound)) / messages.len() as f64;
-                glances.push(likeness.take(&mut rest).ok_or_else(short)?);
+                let bound = f64::from(f32::read(bound));
+                trace += bound / messages.len() as f64;
+                let glance = likeness.take(&mut rest).ok_or_else(short)?;
+                if !bound.is_finite() || !glance.is_finite() {
+                    return Err(refused(rank, "its curvature or its gradient is no number"));
+                }
+                glances.push(glance);
                 if rest.len() != union.len() {
                     return Err(short());
                 }
                 union.iter_mut().zip(rest).for_each(|(union, bits)| *union |= bits);
             }
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
-            let found = Own { objective: &mut *objective, x, active: &active, rules }.eigenpairs(x);
-            let row_scatter = objective.curved().map_or(0.0, |curved| curved.row_scatter(x, &likeness.directions()));
-            standing = if counts.len() > 1 && too_few(counts[0], &found, rules.alpha) {
+            let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+            scale = if counts[0] > 0.0 { mean / counts[0] } else { 1.0 };
+            let found = Own { objective: &mut *objective, x, active: &active, rules }.eigenpairs(x).scaled(scale);
+            let (row_scatter, column_rows) = objective.curved().map_or((0.0, Vec::new()), |curved| {
+                (curved.row_scatter(x, &likeness.directions()), curved.column_rows())
+            });
+            standing = if counts.len() == 1 {
+                Standing::All
+            } else if too_few(counts[0], &found, rules.alpha) {
                 Standing::Nothing
-            } else if unlike(&counts, &glances, row_scatter) {
+            } else if unlike(&counts, &glances, row_scatter) || has_rare_columns(&column_rows, &found, rules.alpha) {
                 Standing::Rest
             } else {
                 Standing::All
@@ -406,6 +413,9 @@ impl Method for Newton {
         let (&[ask, ref step @ ..], union) =
             reply.message.split_first_chunk::<3>().ok_or_else(|| refused(0, "its reply is too short"))?;
         self.step = read_short(*step);
+        if !(self.step.is_finite() && self.step > 0.0) {
+            return Err(refused(0, "its step is no number").into());
+        }
         self.active = (0..dim).map(|j| j as f64).collect();
         if union.len() == dim.div_ceil(8) && ask <= 1 {
             self.active.retain(|&j| union[j as usize / 8] >> (j as usize % 8) & 1 == 1);
@@ -419,8 +429,9 @@ impl Method for Newton {
         self.link = Link::new(rank, columns, blocks);
         self.tau = TAU / self.rules.detail * self.rules.alpha * (context.comm.size() as f64 / blocks as f64).sqrt();
         if rank == 0 {
-            let own = own.map(|pairs| restricted(pairs, &self.active));
-            self.hub = Some(Hub::new(self.rules, columns, context.comm.size(), trace, own, standing));
+            let (own, x) = (own.map(|pairs| restricted(pairs, &self.active)), self.gather(&self.x));
+            let outset = Outset { machines: context.comm.size(), x, trace, own, scale, standing };
+            self.hub = Some(Hub::new(self.rules, columns, outset));
         }
         Ok(())
     }
@@ -489,6 +500,10 @@ mod tests {
 
         fn touched(&self) -> Vec<bool> {
             vec![true; self.0.len()]
+        }
+
+        fn column_rows(&self) -> Vec<f64> {
+            vec![f64::INFINITY; self.0.len()]
         }
 
         fn row_scatter(&mut self, _: &[f64], _: &[Vec<f64>]) -> f64 {
