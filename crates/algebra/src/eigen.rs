@@ -4,6 +4,11 @@
 
 use crate::vector::{add_scaled, dot, norm_squared};
 
+/// Vectors, or coordinates of all vectors, that are worked on together.
+const LANES: usize = 16;
+/// Rotations that wait until there are so many times the size of the matrix of them.
+const WAITING: usize = 64;
+
 /// Eigenvalues, largest first, and where they were asked for the unit eigenvectors, one after the other in the same order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Eigen {
@@ -42,12 +47,14 @@ pub fn pairs(matrix: Vec<f64>, size: usize) -> Eigen {
     let mut vectors: Vec<Vec<f64>> = (0..size).map(|k| unit(size, k)).collect();
     let Tridiagonal { mut diagonal, mut side, reflections } = reduced;
     rotate(&mut diagonal, &mut side, &mut vectors);
-    // Back through the reflections, the last one first.
-    for (k, (factor, reflection)) in reflections.iter().enumerate().rev() {
-        for vector in &mut vectors {
-            let tail = &mut vector[k + 1..];
-            let overlap = factor * dot(reflection, tail);
-            add_scaled(-overlap, reflection, tail);
+    // Back through the reflections, the last one first; a few vectors at a time, which stay in the cache.
+    for some in vectors.chunks_mut(LANES) {
+        for (k, (factor, reflection)) in reflections.iter().enumerate().rev() {
+            for vector in &mut *some {
+                let tail = &mut vector[k + 1..];
+                let overlap = factor * dot(reflection, tail);
+                add_scaled(-overlap, reflection, tail);
+            }
         }
     }
     sorted(diagonal, vectors)
@@ -143,6 +150,7 @@ fn rotate(diagonal: &mut [f64], side: &mut [f64], vectors: &mut [Vec<f64>]) {
 
 fn rotate_scaled(diagonal: &mut [f64], side: &mut [f64], vectors: &mut [Vec<f64>]) {
     let size = diagonal.len();
+    let mut turns = Vec::new();
     for low in 0..size {
         // Converges cubically; thirty steps per value are never needed for finite entries.
         for _ in 0..60 {
@@ -177,10 +185,7 @@ fn rotate_scaled(diagonal: &mut [f64], side: &mut [f64], vectors: &mut [Vec<f64>
                 diagonal[i + 1] = g + p;
                 g = c * t - b;
                 if !vectors.is_empty() {
-                    let (first, second) = vectors.split_at_mut(i + 1);
-                    for (z, w) in first[i].iter_mut().zip(&mut second[0]) {
-                        (*z, *w) = (c * *z - s * *w, s * *z + c * *w);
-                    }
+                    turns.push(Turn { at: i, c, s });
                 }
             }
             if !split {
@@ -188,7 +193,38 @@ fn rotate_scaled(diagonal: &mut [f64], side: &mut [f64], vectors: &mut [Vec<f64>
                 side[low] = g;
                 side[high] = 0.0;
             }
+            if turns.len() > WAITING * size {
+                turn(vectors, &turns);
+                turns.clear();
+            }
         }
+    }
+    turn(vectors, &turns);
+}
+
+/// A rotation of the vectors `at` and `at + 1`.
+struct Turn {
+    at: usize,
+    c: f64,
+    s: f64,
+}
+
+/// Applies rotations, one after the other, to a few coordinates of all vectors at a time: those stay in the cache, where all coordinates of
+/// all vectors would pass through it once per sweep. No coordinate knows of another, so no bit depends on it.
+fn turn(vectors: &mut [Vec<f64>], turns: &[Turn]) {
+    let length = vectors.first().map_or(0, Vec::len);
+    let mut some = vec![[0.0; LANES]; vectors.len()];
+    for first in (0..length).step_by(LANES) {
+        let count = LANES.min(length - first);
+        let part = first..first + count;
+        some.iter_mut().zip(&*vectors).for_each(|(some, vector)| some[..count].copy_from_slice(&vector[part.clone()]));
+        for &Turn { at, c, s } in turns {
+            let (before, after) = some.split_at_mut(at + 1);
+            for (z, w) in before[at].iter_mut().zip(&mut after[0]) {
+                (*z, *w) = (c * *z - s * *w, s * *z + c * *w);
+            }
+        }
+        some.iter().zip(&mut *vectors).for_each(|(some, vector)| vector[part.clone()].copy_from_slice(&some[..count]));
     }
 }
 
