@@ -5,7 +5,7 @@ mod tool;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use corewire_journal::{self as journal, Journal, Snapshot, Stored};
+use corewire_journal::{self as journal, Journal, Snapshot, Stored, Values};
 use tool::*;
 
 /// A folder with runs that differ from `base` in one thing each, and the files of every one of them.
@@ -205,7 +205,9 @@ fn a_snapshot_whose_state_is_not_where_the_journal_leads_is_refused() {
     let Stored { mut snapshot, about, .. } = Stored::read(&run, 30).unwrap();
     let link = journal::read(&run.join("journal.bin")).unwrap().link_at(30).unwrap();
     // Whole, of this run, of this round and chain; only a number of the common state is another.
-    snapshot.common.fields[0].1[3] += 1e-9;
+    let mut state = snapshot.common.fields[0].1.to_wide();
+    state[3] += 1e-9;
+    snapshot.common.fields[0].1 = Values::from(&state[..]);
     snapshot.write(&run, &about, link).unwrap();
     for found in refusals(&run) {
         assert!(
@@ -214,7 +216,8 @@ fn a_snapshot_whose_state_is_not_where_the_journal_leads_is_refused() {
         );
     }
     // Of another dimension.
-    snapshot.common.fields[0].1.push(0.0);
+    state.push(0.0);
+    snapshot.common.fields[0].1 = Values::from(&state[..]);
     snapshot.write(&run, &about, link).unwrap();
     for found in refusals(&run) {
         assert!(found.contains("numbers, not "), "{found}");

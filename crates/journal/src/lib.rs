@@ -14,11 +14,13 @@
 pub mod disk;
 mod snapshot;
 mod tensors;
+mod values;
 
 pub use snapshot::{MachineState, Saved, Snapshot, Stored};
 pub use tensors::{
     About, Model, Tensor, Vectors, model_bytes, parse_model, read_model, read_tensors, write_model, write_tensors,
 };
+pub use values::Values;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};

@@ -1,24 +1,24 @@
 //! Snapshots: the state after some round, what is common once and what is each machine's own, as a safetensors file, so that a resume need
 //! not begin at the start.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use corewire_comm::Traffic;
-use corewire_comm::numbers::{push, read};
+use corewire_comm::numbers::push;
 
 use crate::disk::write_whole_with;
-use crate::tensors::{About, Views, decode, encode};
+use crate::tensors::{About, decode, encode};
+use crate::values::Values;
 use crate::{Contents, JournalError, hex, io_error};
 
 /// Fields of a method's state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Saved {
     /// In the order of the visit.
-    pub fields: Vec<(String, Vec<f64>)>,
+    pub fields: Vec<(String, Values)>,
 }
 
 /// One machine's part.
@@ -64,8 +64,9 @@ impl MachineState {
         for (name, values) in &self.saved.fields {
             bytes.push(name.len() as u8);
             bytes.extend_from_slice(name.as_bytes());
+            bytes.push(values.width() as u8);
             push(&[values.len() as u64], &mut bytes);
-            push(values, &mut bytes);
+            values.pieces().for_each(|piece| bytes.extend_from_slice(&piece));
         }
         bytes
     }
@@ -85,11 +86,12 @@ impl MachineState {
         let mut fields = Vec::new();
         while let Some((&length, rest)) = bytes.split_first() {
             let (name, rest) = rest.split_at_checked(length as usize)?;
+            let (&width, rest) = rest.split_first()?;
             bytes = rest;
             let count = word(&mut bytes)?;
-            let (values, rest) = bytes.split_at_checked(usize::try_from(count).ok()?.checked_mul(8)?)?;
+            let (values, rest) = bytes.split_at_checked(usize::try_from(count).ok()?.checked_mul(width as usize)?)?;
             bytes = rest;
-            fields.push((String::from_utf8(name.to_vec()).ok()?, read(values).collect()));
+            fields.push((String::from_utf8(name.to_vec()).ok()?, Values::read(values, width as usize)?));
         }
         Some(Self { saved: Saved { fields }, traffic })
     }
@@ -145,20 +147,19 @@ impl Snapshot {
     }
 
     fn encode(&self, about: &About, link: [u8; 8], out: &mut dyn Write) -> io::Result<()> {
-        fn add<'a>(vectors: &mut Views<'a>, whose: &str, saved: &'a Saved) {
+        fn add<'a>(tensors: &mut BTreeMap<String, &'a Values>, whose: &str, saved: &'a Saved) {
             for (index, (name, values)) in saved.fields.iter().enumerate() {
-                vectors.insert(format!("{whose}/{index}/{name}"), Cow::from(&values[..]));
+                tensors.insert(format!("{whose}/{index}/{name}"), values);
             }
         }
-        let mut vectors = Views::new();
-        add(&mut vectors, COMMON, &self.common);
-        for (rank, machine) in self.machines.iter().enumerate() {
-            add(&mut vectors, &rank.to_string(), &machine.saved);
-            // Bits of words: a vector of floats carries them unchanged.
-            vectors.insert(
-                format!("{rank}/{TRAFFIC}"),
-                Cow::from(machine.traffic.to_words().map(f64::from_bits).to_vec()),
-            );
+        // Bits of words: a vector of floats carries them unchanged.
+        let words = |machine: &MachineState| Values::Wide(machine.traffic.to_words().map(f64::from_bits).to_vec());
+        let traffic: Vec<Values> = self.machines.iter().map(words).collect();
+        let mut tensors = BTreeMap::new();
+        add(&mut tensors, COMMON, &self.common);
+        for (rank, (machine, traffic)) in self.machines.iter().zip(&traffic).enumerate() {
+            add(&mut tensors, &rank.to_string(), &machine.saved);
+            tensors.insert(format!("{rank}/{TRAFFIC}"), traffic);
         }
         let bits = |number: Option<f64>| format!("{:016x}", number.unwrap_or(f64::NAN).to_bits());
         let mut about = about.clone();
@@ -170,7 +171,7 @@ impl Snapshot {
             (FIRST[1].to_owned(), bits(self.first[1])),
             (MACHINES.to_owned(), self.machines.len().to_string()),
         ]);
-        encode(&vectors, &about, out)
+        encode(&tensors, &about, out)
     }
 }
 
@@ -184,7 +185,7 @@ impl Stored {
 
     /// From the bytes of a file, or what is wrong with them.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let (vectors, mut about) = decode(bytes)?;
+        let (tensors, mut about) = decode(bytes)?;
         let mut word = |name: &str| about.remove(name).ok_or(format!("there is no `{name}`"));
         let round = word(ROUND)?.parse::<u64>().map_err(|error| format!("`{ROUND}`: {error}"))?;
         let link = word(LINK)?;
@@ -195,9 +196,9 @@ impl Stored {
         let (initial, first) = (number(INITIAL)?, [number(FIRST[0])?, number(FIRST[1])?]);
         let count = word(MACHINES)?.parse::<usize>().map_err(|error| format!("`{MACHINES}`: {error}"))?;
         /// A machine's fields by their places, and its traffic.
-        type Part = (BTreeMap<usize, (String, Vec<f64>)>, Option<Traffic>);
+        type Part = (BTreeMap<usize, (String, Values)>, Option<Traffic>);
         let (mut common, mut machines) = (BTreeMap::new(), BTreeMap::<usize, Part>::new());
-        for (name, values) in vectors {
+        for (name, values) in tensors {
             let place = || format!("`{name}` is no field of a machine, nor of all");
             let (whose, rest) = name.split_once('/').ok_or_else(place)?;
             let fields = if whose == COMMON {
@@ -205,7 +206,7 @@ impl Stored {
             } else {
                 let machine = machines.entry(whose.parse().map_err(|_| place())?).or_default();
                 if rest == TRAFFIC {
-                    let words: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
+                    let words: Vec<u64> = values.to_wide().iter().map(|value| value.to_bits()).collect();
                     let words = words.try_into().map_err(|_| format!("`{name}` does not have eight words"))?;
                     machine.1 = Some(Traffic::from_words(words));
                     continue;

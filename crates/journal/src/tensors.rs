@@ -1,15 +1,15 @@
 //! Named vectors and words about them, as a safetensors file. The same contents are the same bytes, and a checksum covers them all.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use corewire_comm::numbers::{pieces, read, to_bytes};
+use corewire_comm::numbers::{read, to_bytes};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::json;
 
 use crate::disk::write_whole;
+use crate::values::Values;
 use crate::{JournalError, io_error};
 
 /// Named vectors.
@@ -22,18 +22,20 @@ pub type Model = (Vectors, About);
 /// The word that the checksum stands under.
 const CHECKSUM: &str = "checksum";
 
-/// Named vectors, some of which lie elsewhere.
-pub(crate) type Views<'a> = BTreeMap<String, Cow<'a, [f64]>>;
-
-/// Writes them. Nothing of the vectors is copied: those of a network fill the memory.
-pub(crate) fn encode(vectors: &Views<'_>, about: &About, out: &mut dyn Write) -> io::Result<()> {
+/// Writes named values. Nothing of them is copied: those of a network fill the memory.
+pub(crate) fn encode(tensors: &BTreeMap<String, &Values>, about: &About, out: &mut dyn Write) -> io::Result<()> {
     let mut about = about.clone();
-    about.insert(CHECKSUM.to_owned(), checksum(vectors, &about));
+    about.insert(
+        CHECKSUM.to_owned(),
+        checksum(tensors.iter().map(|(name, values)| (&**name, bytes_of(values), values.pieces())), &about),
+    );
     let mut header = BTreeMap::from([("__metadata__", json!(about))]);
     let mut begin = 0;
-    for (name, values) in vectors {
-        let end = begin + size_of::<f64>() * values.len();
-        header.insert(name, json!({ "dtype": "F64", "shape": [values.len()], "data_offsets": [begin, end] }));
+    // The wider ones first, so that all lie on multiples of their width.
+    for (name, values) in by_width(tensors) {
+        let end = begin + bytes_of(values);
+        let dtype = if values.width() == 4 { "F32" } else { "F64" };
+        header.insert(name, json!({ "dtype": dtype, "shape": [values.len()], "data_offsets": [begin, end] }));
         begin = end;
     }
     let mut header = serde_json::to_vec(&header).expect("texts and numbers");
@@ -41,38 +43,51 @@ pub(crate) fn encode(vectors: &Views<'_>, about: &About, out: &mut dyn Write) ->
     header.resize(header.len().next_multiple_of(8), b' ');
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    vectors.values().try_for_each(|values| pieces(values).try_for_each(|piece| out.write_all(&piece)))
+    by_width(tensors).try_for_each(|(_, values)| values.pieces().try_for_each(|piece| out.write_all(&piece)))
 }
 
-/// From bytes, or what is wrong with them.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Model, String> {
+fn by_width<'a>(tensors: &'a BTreeMap<String, &Values>) -> impl Iterator<Item = (&'a str, &'a Values)> {
+    let of = |width: usize| {
+        tensors.iter().map(|(name, values)| (&**name, *values)).filter(move |(_, values)| values.width() == width)
+    };
+    of(8).chain(of(4))
+}
+
+fn bytes_of(values: &Values) -> usize {
+    values.width() * values.len()
+}
+
+/// Named values from bytes, or what is wrong with them.
+pub(crate) fn decode(bytes: &[u8]) -> Result<(BTreeMap<String, Values>, About), String> {
     let (length, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
     let data = bytes.get(8 + length..).ok_or("it is cut short")?;
-    let mut vectors = Vectors::new();
+    let (mut tensors, mut parts) = (BTreeMap::new(), BTreeMap::new());
     for (name, tensor) in header.tensors() {
-        if tensor.dtype != Dtype::F64 {
-            return Err(format!("its tensor `{name}` does not hold 64-bit floats"));
-        }
-        let values = data.get(tensor.data_offsets.0..tensor.data_offsets.1).ok_or("it is cut short")?;
-        vectors.insert(name, read(values).collect());
+        let width = match tensor.dtype {
+            Dtype::F32 => 4,
+            Dtype::F64 => 8,
+            _ => return Err(format!("its tensor `{name}` holds neither 32-bit nor 64-bit floats")),
+        };
+        let part = data.get(tensor.data_offsets.0..tensor.data_offsets.1).ok_or("it is cut short")?;
+        parts.insert(name.clone(), part);
+        tensors.insert(name, Values::read(part, width).expect("it is one of the two widths"));
     }
     let mut about: About = header.metadata().clone().unwrap_or_default().into_iter().collect();
-    match about.remove(CHECKSUM) {
-        None => Err("it has no checksum; it was not written by corewire, or by an earlier version".to_owned()),
-        Some(told) if told != checksum(&views(&vectors), &about) => {
-            Err("it is damaged: its checksum does not match".to_owned())
-        }
-        Some(_) => Ok((vectors, about)),
+    let told =
+        about.remove(CHECKSUM).ok_or("it has no checksum; it was not written by corewire, or by an earlier version")?;
+    if told != checksum(parts.iter().map(|(name, part)| (&**name, part.len(), [part])), &about) {
+        return Err("it is damaged: its checksum does not match".to_owned());
     }
+    Ok((tensors, about))
 }
 
-fn views(vectors: &Vectors) -> Views<'_> {
-    vectors.iter().map(|(name, values)| (name.clone(), Cow::from(&values[..]))).collect()
-}
-
-fn checksum(vectors: &Views<'_>, about: &About) -> String {
+/// Of the words, and of named bytes that come in pieces.
+fn checksum<'a, P>(parts: impl Iterator<Item = (&'a str, usize, P)>, about: &About) -> String
+where
+    P: IntoIterator<Item: AsRef<[u8]>>,
+{
     /// The length goes first, so that no part can be taken for the end of another.
-    fn add(hasher: &mut blake3::Hasher, length: usize, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+    fn add(hasher: &mut blake3::Hasher, length: usize, pieces: impl IntoIterator<Item: AsRef<[u8]>>) {
         hasher.update(&(length as u64).to_le_bytes());
         for piece in pieces {
             hasher.update(piece.as_ref());
@@ -82,9 +97,9 @@ fn checksum(vectors: &Views<'_>, about: &About) -> String {
     for word in about.iter().flat_map(|(key, value)| [key, value]) {
         add(&mut hasher, word.len(), [word]);
     }
-    for (name, values) in vectors {
+    for (name, length, pieces) in parts {
         add(&mut hasher, name.len(), [name]);
-        add(&mut hasher, size_of_val(&values[..]), pieces(values));
+        add(&mut hasher, length, pieces);
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }
@@ -127,8 +142,11 @@ pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, Tensor>, JournalErro
 
 /// The bytes of a model's file.
 pub fn model_bytes((vectors, about): &Model) -> Vec<u8> {
+    let wide: BTreeMap<&String, Values> =
+        vectors.iter().map(|(name, numbers)| (name, Values::Wide(numbers.clone()))).collect();
+    let tensors = wide.iter().map(|(name, values)| ((*name).clone(), values)).collect();
     let mut bytes = Vec::new();
-    encode(&views(vectors), about, &mut bytes).expect("memory takes all bytes");
+    encode(&tensors, about, &mut bytes).expect("memory takes all bytes");
     bytes
 }
 
@@ -146,7 +164,8 @@ pub fn read_model(path: &Path) -> Result<Model, JournalError> {
 /// Reads such a model from its bytes; `path` is only named in errors.
 pub fn parse_model(path: &Path, bytes: &[u8]) -> Result<Model, JournalError> {
     let wrong = |what: String| JournalError::File { path: path.to_owned(), what };
-    let (vectors, about) = decode(bytes).map_err(wrong)?;
+    let (tensors, about) = decode(bytes).map_err(wrong)?;
+    let vectors: Vectors = tensors.into_iter().map(|(name, values)| (name, values.to_wide())).collect();
     if !vectors.contains_key("x") {
         return Err(wrong("there is no tensor `x`; it is not a corewire model".to_owned()));
     }

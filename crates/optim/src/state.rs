@@ -1,7 +1,7 @@
 //! A method's state, named field by field, so that one walk serves the digest, the snapshot and the resume.
 
 use corewire_comm::numbers::pieces;
-use corewire_journal::Saved;
+use corewire_journal::{Saved, Values};
 use corewire_sketch::Real;
 
 /// Whether a field is the same on every machine.
@@ -106,7 +106,7 @@ pub fn save(state: &mut (impl Stateful + ?Sized), scope: Scope) -> Saved {
 
         fn vector(&mut self, scope: Scope, field: &'static str, values: &mut Vec<f64>) {
             if self.wants(scope) {
-                self.1.fields.push((field.to_owned(), values.clone()));
+                self.1.fields.push((field.to_owned(), Values::from(&values[..])));
             }
         }
     }
@@ -119,8 +119,8 @@ pub fn save(state: &mut (impl Stateful + ?Sized), scope: Scope) -> Saved {
 /// has now, unless one of the two is empty.
 pub fn restore(state: &mut (impl Stateful + ?Sized), common: &Saved, own: &Saved) -> Result<(), String> {
     struct Restore<'a> {
-        common: std::slice::Iter<'a, (String, Vec<f64>)>,
-        own: std::slice::Iter<'a, (String, Vec<f64>)>,
+        common: std::slice::Iter<'a, (String, Values)>,
+        own: std::slice::Iter<'a, (String, Values)>,
         error: Option<String>,
     }
     impl Visitor for Restore<'_> {
@@ -140,7 +140,7 @@ pub fn restore(state: &mut (impl Stateful + ?Sized), common: &Saved, own: &Saved
                         let wrong = || format!("the snapshot's `{field}` has {} numbers, not {}", lengths.0, lengths.1);
                         self.error.get_or_insert_with(wrong);
                     } else {
-                        values.clone_from(saved);
+                        *values = saved.to_wide();
                     }
                 }
                 other => {

@@ -470,7 +470,7 @@ fn every_method_keeps_the_laws() {
                 both(method)
                     .into_iter()
                     .flat_map(|saved| saved.fields)
-                    .map(|(_, values)| values.iter().map(|value| value.to_bits()).collect())
+                    .map(|(_, values)| values.to_wide().iter().map(|value| value.to_bits()).collect())
                     .collect()
             };
             assert_eq!(bits(&mut *method), bits(&mut *resumed), "{id} {text}: a resumed run differs");

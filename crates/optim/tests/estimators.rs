@@ -200,7 +200,7 @@ fn quantising_adds_the_variance_that_was_asked_for() {
 /// A field of a state, by name.
 fn field(state: &mut (impl Stateful + ?Sized), name: &str) -> Vec<f64> {
     let saved = [Scope::Common, Scope::Local].map(|scope| state::save(state, scope));
-    saved.into_iter().flat_map(|saved| saved.fields).find(|(field, _)| field == name).unwrap().1
+    saved.into_iter().flat_map(|saved| saved.fields).find(|(field, _)| field == name).unwrap().1.to_wide()
 }
 
 #[test]

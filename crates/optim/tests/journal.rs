@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use corewire_comm::{Collective, Group, Metered, Solo};
 use corewire_data::shard::Split;
-use corewire_journal::{self as journal, About, Contents, Journal, JournalError, PREPARATION, Snapshot, Stored};
+use corewire_journal::{
+    self as journal, About, Contents, Journal, JournalError, PREPARATION, Snapshot, Stored, Values,
+};
 use corewire_optim::RunError;
 use corewire_optim::estimator::Form;
 use corewire_optim::method::core::{CoreAlgorithm, Plan, StepRule, Wire};
@@ -370,7 +372,7 @@ fn a_snapshot_of_another_method_is_refused_by_the_field() {
     assert!(state::restore(&mut *descent, &many[0], &many[1]).unwrap_err().contains("`velocity`"));
     for scope in 0..2 {
         let mut longer = few.clone();
-        longer[scope].fields.push(("more".to_owned(), vec![0.0]));
+        longer[scope].fields.push(("more".to_owned(), Values::from(&[0.0][..])));
         assert!(state::restore(&mut *descent, &longer[0], &longer[1]).unwrap_err().contains("too many"));
     }
 }
