@@ -646,7 +646,6 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What only machine 0 knows.
     /// Whether f has grown a million times.
     fn has_grown(&self) -> bool {
         self.value.zip(self.initial).is_some_and(|(value, initial)| {
@@ -657,6 +656,7 @@ impl Watch<'_> {
         })
     }
 
+    /// What only machine 0 knows.
     fn private_verdict(&self, bytes: f64, observer: &mut dyn Observer) -> Option<Ended> {
         let rules = self.rules;
         let relative = self.value.zip(self.initial).and_then(|(value, initial)| rules.relative(value, initial));
