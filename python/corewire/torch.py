@@ -16,7 +16,6 @@ torch.distributed is the engine: any backend that carries bytes on the CPU, gloo
 """
 
 import dataclasses
-import functools
 import hashlib
 import math
 import numbers
@@ -28,22 +27,19 @@ from typing import Any, Callable, Optional, Union
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from corewire._device import DeviceSketch
+from corewire._guard import Guard
+from corewire._moments import Moments
 from corewire._native import MeanWire, Sketch, fill_bucket, fold_momentum
+from corewire._stats import Clock, Stats, ring_bytes
 
 __all__ = ["CoreState", "Stats", "all_reduce_mean", "core_hook"]
 
 WIRES = ("q", "4bit", "1bit", "int8", "float32")
-# In the form for AdamW: how much of the second moments is kept from step to step, when they are averaged over processes, and what is added
-# to them of a tensor's own mean, so that no coordinate is blown up.
-KEEP_SECOND, SELDOM, FLOOR = 0.98, 64, 1e-3
 # How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
 # step, a momentum drifts.
 KEEP = 0.7
-# Parameters whose gradients are looked at, the smallest ones: any of them tells of a mistake.
-WATCHED = 8
 # What a checkpoint must have in common with the state that goes on from it.
 SAVED = ("seed_commitment", "ratio", "wire", "eta", "keep_vectors")
 # What else is in one.
@@ -52,44 +48,6 @@ STATE = ("step", "momentum", "scale_squared", "beta", "machines", "rank", "param
 # Gradients, and where they are: a parameter's offset in the model, its start in the bucket, and its count.
 Place = tuple[int, int, int]
 Bucket = tuple[torch.Tensor, list[Place]]
-
-
-@dataclasses.dataclass
-class Stats:
-    """What a state has done so far: its own steps, bytes that this process sent, seconds of its own."""
-
-    steps: int = 0
-    #: Bytes that this process handed to others, lengths and flags included.
-    sent_bytes: int = 0
-    #: What a ring all-reduce of the same gradients in their own type would have sent.
-    dense_bytes: int = 0
-    #: From gradients to scalars.
-    sketch_seconds: float = 0.0
-    #: Coding, sending, and waiting for the others.
-    wire_seconds: float = 0.0
-    #: From scalars to the estimate.
-    reconstruct_seconds: float = 0.0
-
-    @property
-    def factor(self) -> float:
-        """How many times fewer bytes than uncompressed."""
-        return self.dense_bytes / self.sent_bytes if self.sent_bytes else math.nan
-
-    def scalars(self) -> dict[str, float]:
-        """By name, for TensorBoard's `add_scalars` or any logger."""
-        return {**dataclasses.asdict(self), "factor": self.factor}
-
-
-class _Clock:
-    """Adds the time since the last look to a field of the stats."""
-
-    def __init__(self, stats: Stats) -> None:
-        self.stats, self.last = stats, time.perf_counter()
-
-    def add(self, field: str) -> None:
-        now = time.perf_counter()
-        setattr(self.stats, field, getattr(self.stats, field) + now - self.last)
-        self.last = now
 
 
 class CoreState:
@@ -173,7 +131,7 @@ class CoreState:
         self._moments = self._new_moments() if optimizer == "adamw" else None
         self._moved = False
         self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
-        self._guard = _Guard(set(self._offsets))
+        self._guard = Guard(set(self._offsets))
         self._guarding = weakref.finalize(self, self._guard.close)
         self._guarding.atexit = False
 
@@ -203,8 +161,9 @@ class CoreState:
 
         Of `torch.optim.SGD` the momentum becomes 0 and the weight decay is divided by 1 - momentum: the same steps as before, but for the
         sketch's noise. For `torch.optim.AdamW` a `torch.optim.SGD` with its rates and weight decays is returned, since the state does the
-        rest: make learning-rate schedules on that one, for it refuses to step when the other one's rates were changed. Its second moments are kept with 0.98 from step to step, whatever AdamW's second
-        beta was, and are floored by a thousandth of a tensor's mean in place of `eps`.
+        rest: make learning-rate schedules on that one, for it refuses to step when the other one's rates were changed. Second moments are
+        kept with 0.98 from step to step, whatever AdamW's second beta was, and are floored by a thousandth of a tensor's mean in place of
+        `eps`.
         """
         if self.step or self._moved:
             raise ValueError("optimizer: steps have been taken already" if self.step else "optimizer: its momentum was moved already")
@@ -256,8 +215,8 @@ class CoreState:
         plain.register_step_pre_hook(refuse_schedules)
         return plain
 
-    def _new_moments(self) -> "_Moments":
-        return _Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
+    def _new_moments(self) -> Moments:
+        return Moments(self._parameters, self._offsets, torch.zeros_like(self._frame))
 
     @property
     def seed_commitment(self) -> str:
@@ -317,7 +276,7 @@ class CoreState:
     def _average(self, buckets: list[Bucket], what: str = "gradient") -> Optional[torch.Tensor]:
         """The common estimate of the mean momentum, from the local gradients. None where one is not finite and a GradScaler is there to
         skip the step."""
-        clock, group = _Clock(self._stats), self.process_group
+        clock = Clock(self._stats)
         self._guard.exchanged()
         machines = self._machines()
         rank = self._rank()
@@ -340,7 +299,7 @@ class CoreState:
         vector = self._momentum if self._moments is None else self._whitened(buckets, scale, machines, clock)
         clock.add("sketch_seconds")
         if machines > 1:
-            self._stats.dense_bytes += _ring_bytes(sum(buffer.numel() * buffer.element_size() for buffer, _ in buckets), machines)
+            self._stats.dense_bytes += ring_bytes(sum(buffer.numel() * buffer.element_size() for buffer, _ in buckets), machines)
             vector = self._mean(vector, rank, machines, clock)
         if scale != 1.0:
             vector = torch.mul(vector, scale, out=self._frame)
@@ -389,7 +348,7 @@ class CoreState:
                 self._frame[offset : offset + count].add_(buffer[start : start + count], alpha=scale)
         return all(bool(torch.isfinite(buffer).all()) for buffer, _ in buckets)
 
-    def _whitened(self, buckets: list[Bucket], scale: float, machines: int, clock: _Clock) -> torch.Tensor:
+    def _whitened(self, buckets: list[Bucket], scale: float, machines: int, clock: Clock) -> torch.Tensor:
         """The momentum over the root of the second moments, after these have taken the gradients in."""
         frame = self._frame.zero_()
         for buffer, places in buckets:
@@ -399,7 +358,7 @@ class CoreState:
         torch.mul(self._momentum, self._moments.inverse_root, out=frame)
         return frame.div_(1 - self.beta ** (self.step + 1))
 
-    def _mean(self, vector: torch.Tensor, rank: int, machines: int, clock: _Clock) -> torch.Tensor:
+    def _mean(self, vector: torch.Tensor, rank: int, machines: int, clock: Clock) -> torch.Tensor:
         """The mean of all processes' vectors, which overwrites the frame."""
         exact = 0 if self.step < self.dense_steps else self._sketched
         if exact < self._size:
@@ -416,15 +375,15 @@ class CoreState:
         flags = torch.zeros(machines, dtype=torch.uint8)
         flags[rank] = 0 if finite else 1
         dist.all_reduce(flags, group=self.process_group)
-        self._stats.sent_bytes += _ring_bytes(machines, machines)
+        self._stats.sent_bytes += ring_bytes(machines, machines)
         return torch.nonzero(flags).flatten().tolist()
 
     def _exact_mean(self, numbers: torch.Tensor, machines: int) -> None:
         dist.all_reduce(numbers, group=self.process_group)
         numbers.div_(machines)
-        self._stats.sent_bytes += _ring_bytes(4 * numbers.numel(), machines)
+        self._stats.sent_bytes += ring_bytes(4 * numbers.numel(), machines)
 
-    def _sketched_mean(self, vector: torch.Tensor, out: torch.Tensor, rank: int, machines: int, clock: _Clock) -> None:
+    def _sketched_mean(self, vector: torch.Tensor, out: torch.Tensor, rank: int, machines: int, clock: Clock) -> None:
         scalars = self._scalars
         if self._elsewhere is None:
             self._sketch.project(self.step, vector.numpy(), scalars.numpy())
@@ -450,7 +409,7 @@ class CoreState:
         if self._scale_squared == 0.0:
             first = scalars.double().square().mean() / machines
             dist.all_reduce(first, group=self.process_group)
-            self._stats.sent_bytes += _ring_bytes(8, machines)
+            self._stats.sent_bytes += ring_bytes(8, machines)
             self._scale_squared = max(float(first) / machines, 1e-60)
         step = math.sqrt(12 * machines * self.eta * self._scale_squared)
         step_down = math.sqrt(12 * self.eta * self._scale_squared)
@@ -466,7 +425,7 @@ class CoreState:
             integers = torch.empty(len(scalars), dtype=torch.int8)
             wire.integers(self.step, rank, scalars.numpy(), step, integers.numpy())
             dist.all_reduce(integers, group=self.process_group)
-            self._stats.sent_bytes += _ring_bytes(len(scalars) + 4, machines)
+            self._stats.sent_bytes += ring_bytes(len(scalars) + 4, machines)
             mean_square = wire.mean_of_sums(self.step, integers.numpy(), step, scalars.numpy())
         else:
             messages = self._all_to_all(wire.split(self.step, rank, scalars.numpy(), step), machines)
@@ -582,7 +541,7 @@ class CoreState:
         _check_number("machines", machines, lambda value: value >= 1 and value == int(value), "a whole number from 1 on")
         machines = int(machines)
         compute = self._compute_seconds(machines)
-        dense = _ring_bytes(sum(parameter.numel() * parameter.element_size() for parameter in self._parameters), machines)
+        dense = ring_bytes(sum(parameter.numel() * parameter.element_size() for parameter in self._parameters), machines)
         over, last = self._last_sent or (0, 0)
         sent = last if over == machines else self._guess(machines)
         seconds = lambda count, trips: count * 8e-6 / mbit_s + trips * rtt_ms * 1e-3  # noqa: E731
@@ -632,7 +591,7 @@ class CoreState:
         if self._sketch is None or machines == 1:
             return 0.0
         vector = torch.randn(self._sketched).numpy()
-        out, clock = np.empty(len(self._scalars), np.float32), _Clock(Stats())
+        out, clock = np.empty(len(self._scalars), np.float32), Clock(Stats())
         self._sketch.project(0, vector, out)
         clock.add("sketch_seconds")
         wire = MeanWire(self.seed, len(out), machines, self.wire if self.wire in ("4bit", "1bit") else "q")
@@ -659,117 +618,7 @@ class CoreState:
         bits = {"q": 1.6, "4bit": 4.0, "1bit": 1.0, "int8": 8.0, "float32": 32.0}[self.wire]
         count = math.ceil(len(self._scalars) * bits / 8) + machines + 4 * (self._size - self._sketched)
         framed = {"q": 8, "4bit": 12, "1bit": 12}.get(self.wire, 0) if self._sketch is not None else 0
-        return _ring_bytes(count, machines) + 2 * framed * (machines - 1)
-
-
-class _Guard:
-    """Looks at optimisers and gradients for mistakes with which something else would be trained in silence.
-
-    Nothing of the state is in it, so that a state which nobody holds any more is gone, and its guard with it.
-    """
-
-    def __init__(self, ours: set[int]) -> None:
-        self.ours, self.any_exchange, self.watching = ours, False, False
-        # Of the watched parameters whose gradients have grown since the last exchange: whether they began at zero, and not at an estimate.
-        self.own: dict[int, bool] = {}
-        self.handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
-
-    def close(self) -> None:
-        self.watching = True
-        for handle in self.handles:
-            handle.remove()
-
-    def watch(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Looks at the gradients of the smallest ones from here on."""
-        self.watching = True
-        for parameter in sorted(parameters, key=torch.Tensor.numel)[:WATCHED]:
-            self.handles.append(parameter.register_hook(functools.partial(self._before_accumulation, parameter)))
-
-    def exchanged(self) -> None:
-        self.any_exchange = True
-        self.own.clear()
-
-    def refuse_mixtures(self) -> None:
-        """Gradients of this process on top of an estimate would enter the momentum with the estimate, which is in it already."""
-        if False in self.own.values():
-            raise RuntimeError(
-                "a backward pass has added to gradients that were exchanged already: put all but the last backward pass of a step into "
-                "ddp.no_sync(), and zero the gradients after the step"
-            )
-
-    def _before_accumulation(self, parameter: torch.Tensor, _: torch.Tensor) -> None:
-        key = id(parameter)
-        if not self.own.get(key):
-            self.own[key] = parameter.grad is None or not bool(parameter.grad.any())
-
-    def _concerns(self, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-        return [group for group in optimizer.param_groups if any(id(parameter) in self.ours for parameter in group["params"])]
-
-    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if any(group.get("momentum", 0) or "betas" in group for group in self._concerns(optimizer)):
-            raise ValueError(
-                f"{type(optimizer).__name__} adds a momentum of its own to parameters whose momentum is in a CoreState: "
-                "pass it through state.optimizer(...) and step what that returns, or set its momentum to 0"
-            )
-
-    # After the step, because a closure exchanges within it.
-    def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if (not self.any_exchange or True in self.own.values()) and self._concerns(optimizer):
-            raise RuntimeError(
-                f"{type(optimizer).__name__} has stepped on gradients that were never exchanged: call "
-                "ddp.register_comm_hook(state, core_hook) before the first step, and ddp itself, not the model in it; "
-                "state.close() is for those who train without the hook"
-            )
-
-
-class _Moments:
-    """Second moments of a process's gradients, and the common root by which all processes divide their momentum.
-
-    The gradient of one process has up to n times the second moment of the mean's: their average is divided by n, which is right where
-    noise outweighs the gradient, so that Adam's own learning rates hold.
-    """
-
-    def __init__(self, parameters: list[torch.Tensor], offsets: dict[int, int], zeros: torch.Tensor) -> None:
-        # Tables of rows and columns; what has one dimension is kept number by number.
-        self.tables = [
-            (offsets[id(parameter)], parameter.shape[0] if parameter.dim() > 1 else parameter.numel(), parameter.numel())
-            for parameter in parameters
-        ]
-        self.second, self.inverse_root = zeros, zeros.clone()
-
-    def follow(
-        self, gradient: torch.Tensor, step: int, machines: int, group: Optional[dist.ProcessGroup], clock: _Clock
-    ) -> int:
-        """Takes a gradient in, and at some steps renews the common root. The bytes that this process sent."""
-        self.second.mul_(KEEP_SECOND).addcmul_(gradient, gradient, value=1 - KEEP_SECOND)
-        # Twice while the number of steps doubles, later every 64th: longer averages change more slowly.
-        if step % min(SELDOM, 1 << max(0, step.bit_length() - 2)):
-            return 0
-        scale = 1 / (machines * (1 - KEEP_SECOND ** (step + 1)))
-        means = [self.second[at : at + count].view(rows, -1).mul(scale) for at, rows, count in self.tables]
-        sums = torch.cat([part for table in means for part in (table.mean(1), table.mean(0))]).to("cpu", torch.bfloat16)
-        if machines > 1:
-            clock.add("sketch_seconds")
-            dist.all_reduce(sums, group=group)
-            clock.add("wire_seconds")
-        rest = sums.float().div_(machines).to(self.second.device)
-        for (at, rows, count), table in zip(self.tables, means):
-            of_rows, of_columns, rest = rest[:rows], rest[rows : rows + table.shape[1]], rest[rows + table.shape[1] :]
-            mean = of_rows.mean()
-            product = torch.outer(of_rows, of_columns / mean.clamp_min(1e-30)).add_(FLOOR * mean).clamp_min_(1e-30)
-            self.inverse_root[at : at + count] = product.rsqrt_().view(-1)
-        return _ring_bytes(2 * sums.numel(), machines)
-
-    def state(self, common: bool, machines: int, group: Optional[dist.ProcessGroup]) -> dict[str, torch.Tensor]:
-        second = self.second.clone()
-        if common and machines > 1:
-            dist.all_reduce(second, group=group)
-            second.div_(machines)
-        return {"second": second, "inverse_root": self.inverse_root.clone()}
-
-    def load(self, saved: dict[str, torch.Tensor]) -> None:
-        self.second.copy_(saved["second"])
-        self.inverse_root.copy_(saved["inverse_root"])
+        return ring_bytes(count, machines) + 2 * framed * (machines - 1)
 
 
 # torch looks at these annotations: they must be types, not strings.
@@ -806,8 +655,3 @@ def _check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: st
 def _octets(message: bytes) -> torch.Tensor:
     """Bytes as a tensor. A shard without scalars has none, which torch.frombuffer does not take."""
     return torch.from_numpy(np.frombuffer(bytearray(message), np.uint8))
-
-
-def _ring_bytes(count: int, machines: int) -> int:
-    """What a process sends in a ring all-reduce of so many bytes."""
-    return math.ceil(2 * (machines - 1) / machines * count) if machines > 1 else 0
