@@ -49,7 +49,8 @@ pub fn pairs(matrix: Vec<f64>, size: usize) -> Eigen {
     rotate(&mut diagonal, &mut side, &mut vectors);
     // Back through the reflections, the last one first; a few vectors at a time, which stay in the cache.
     for some in vectors.chunks_mut(LANES) {
-        for (k, (factor, reflection)) in reflections.iter().enumerate().rev() {
+        for (k, (factor, reflection)) in reflections.iter().enumerate().rev().filter(|(_, (factor, _))| *factor != 0.0)
+        {
             for vector in &mut *some {
                 let tail = &mut vector[k + 1..];
                 let overlap = factor * dot(reflection, tail);
@@ -237,23 +238,23 @@ pub struct Krylov {
     pub side: Vec<f64>,
     /// The orthonormal vectors.
     pub basis: Vec<Vec<f64>>,
-    /// The length of what the next vector would have been: 0 where the space is exhausted.
+    /// The length of what the next vector would have been: 0 where there is none.
     pub left: f64,
 }
 
 impl Krylov {
-    /// The largest eigenpairs that the recursion has found, at most `most`: those whose residual is below a thousandth of their value.
+    /// The largest eigenpairs that the recursion has found, at most `most`: those above rounding whose residual is below a thousandth
+    /// of their value.
     pub fn pairs(&self, most: usize) -> Eigen {
         let size = self.diagonal.len();
-        let mut matrix = vec![0.0; size * size];
-        for k in 0..size {
-            matrix[k * size + k] = self.diagonal[k];
-            if k + 1 < size {
-                matrix[(k + 1) * size + k] = self.side[k];
-            }
-        }
-        let Eigen { values, vectors } = pairs(matrix, size);
-        let converged = |k: &usize| self.left * vectors[*k][size - 1].abs() <= 1e-3 * values[*k];
+        let (mut diagonal, mut side) = (self.diagonal.clone(), self.side.clone());
+        side.resize(size, 0.0);
+        let mut vectors: Vec<Vec<f64>> = (0..size).map(|k| unit(size, k)).collect();
+        rotate(&mut diagonal, &mut side, &mut vectors);
+        let Eigen { values, vectors } = sorted(diagonal, vectors);
+        let rounding = 1e-13 * values.first().map_or(0.0, |largest| largest.abs());
+        let converged =
+            |k: &usize| values[*k] > rounding && self.left * vectors[*k][size - 1].abs() <= 1e-3 * values[*k];
         let kept: Vec<usize> = (0..size.min(most)).take_while(converged).collect();
         let lift = |&k: &usize| {
             let mut lifted = vec![0.0; self.basis.first().map_or(0, Vec::len)];
@@ -264,7 +265,8 @@ impl Krylov {
     }
 }
 
-/// Runs at most `steps` steps of the recursion for a matrix that `multiply` applies.
+/// Runs at most `steps` steps of the recursion for a matrix that `multiply` applies. Where the space of the start is exhausted it goes on in
+/// what is orthogonal to it, since that has the other eigenvectors of eigenvalues which it has met already.
 pub fn lanczos(start: &[f64], steps: usize, mut multiply: impl FnMut(&[f64], &mut [f64])) -> Krylov {
     let mut krylov = Krylov { diagonal: Vec::new(), side: Vec::new(), basis: Vec::new(), left: 0.0 };
     let norm = norm_squared(start).sqrt();
@@ -272,33 +274,69 @@ pub fn lanczos(start: &[f64], steps: usize, mut multiply: impl FnMut(&[f64], &mu
         return krylov;
     }
     let mut next: Vec<f64> = start.iter().map(|value| value / norm).collect();
-    let mut largest = 0.0f64;
+    let (mut largest, mut is_start) = (0.0f64, true);
     while krylov.diagonal.len() < steps.min(start.len()) {
         krylov.basis.push(next);
         let last = krylov.basis.last().expect("it was just pushed");
         next = vec![0.0; start.len()];
         multiply(last, &mut next);
         krylov.diagonal.push(dot(last, &next));
-        largest = largest.max(norm_squared(&next).sqrt());
-        // Twice is enough (Kahan; Parlett 1980).
-        for _ in 0..2 {
-            for earlier in &krylov.basis {
-                let overlap = dot(earlier, &next);
-                add_scaled(-overlap, earlier, &mut next);
-            }
-        }
+        let image = norm_squared(&next).sqrt();
+        largest = largest.max(image);
+        krylov.remove_basis(&mut next);
         krylov.left = norm_squared(&next).sqrt();
         if krylov.left <= 1e-13 * largest || !krylov.left.is_finite() {
+            // A start that the matrix takes to nothing tells that it does so to all that is left.
+            let is_over = !krylov.left.is_finite() || is_start && image <= 1e-13 * largest;
             krylov.left = 0.0;
-            break;
-        }
-        if krylov.diagonal.len() < steps.min(start.len()) {
-            krylov.side.push(krylov.left);
+            match krylov.another_start().filter(|_| !is_over) {
+                Some(start) => next = start,
+                None => break,
+            }
+            is_start = true;
+        } else {
             next.iter_mut().for_each(|value| *value /= krylov.left);
+            is_start = false;
         }
+        krylov.side.push(krylov.left);
     }
     krylov.side.truncate(krylov.diagonal.len().saturating_sub(1));
     krylov
+}
+
+impl Krylov {
+    /// Makes a vector orthogonal to the basis.
+    fn remove_basis(&self, vector: &mut [f64]) {
+        // Twice is enough (Kahan; Parlett 1980).
+        for _ in 0..2 {
+            for earlier in &self.basis {
+                let overlap = dot(earlier, vector);
+                add_scaled(-overlap, earlier, vector);
+            }
+        }
+    }
+
+    /// A unit vector that is orthogonal to the basis; none where that is all of space.
+    fn another_start(&self) -> Option<Vec<f64>> {
+        let (dim, count) = (self.basis.first()?.len(), self.basis.len());
+        let mut start = irregular(dim, count);
+        self.remove_basis(&mut start);
+        let norm = norm_squared(&start).sqrt();
+        start.iter_mut().for_each(|value| *value /= norm);
+        (count < dim && norm > 1e-9).then_some(start)
+    }
+}
+
+/// A vector that no eigenvector is orthogonal to by accident; another one for every `turn`. Its numbers are those of SplitMix64 (Steele et al.
+/// 2014), between -1/2 and 1/2.
+pub fn irregular(len: usize, turn: usize) -> Vec<f64> {
+    let number = |i: u64| {
+        let mut word = (((turn as u64) << 40) + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ (word >> 31)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+    };
+    (0..len as u64).map(number).collect()
 }
 
 /// The largest magnitude of an eigenvalue of a symmetric matrix that `multiply` applies, by a power iteration; a few per cent too small at
@@ -392,9 +430,22 @@ mod tests {
     }
 
     #[test]
-    fn a_krylov_space_that_is_exhausted_ends() {
-        let krylov = lanczos(&[1.0, 0.0, 0.0], 3, |v, out| out.copy_from_slice(v));
-        assert_eq!((krylov.diagonal, krylov.left), (vec![1.0], 0.0));
+    fn equal_eigenvalues_are_all_found_and_nothing_is_looked_for_where_there_is_nothing() {
+        // Two values, forty times each, and nothing in the other coordinates.
+        let value = |i: usize| if i < 80 { 1.0 + (i % 2) as f64 } else { 0.0 };
+        let mut products = 0;
+        let krylov = lanczos(&irregular(300, 0), 300, |v, out| {
+            products += 1;
+            out.iter_mut().zip(v).enumerate().for_each(|(i, (out, v))| *out = value(i) * v);
+        });
+        let found = krylov.pairs(100).values;
+        assert_eq!(found.len(), 80, "{found:?}");
+        assert!(found[..40].iter().all(|value| (value - 2.0).abs() < 1e-9), "{found:?}");
+        assert!(found[40..].iter().all(|value| (value - 1.0).abs() < 1e-9), "{found:?}");
+        assert!(products < 150, "{products}");
+        // All of space.
+        let krylov = lanczos(&[1.0, 0.0, 0.0], 5, |v, out| out.copy_from_slice(v));
+        assert_eq!((krylov.diagonal.len(), krylov.side, krylov.left), (3, vec![0.0; 2], 0.0));
         assert!((largest(3, |v, out| out.copy_from_slice(v)) - 1.0).abs() < 1e-12);
     }
 }

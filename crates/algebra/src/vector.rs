@@ -1,6 +1,6 @@
 //! Sums over coordinates in a fixed order, so that all machines get the same bits.
 
-/// The inner product, in four interleaved sums whose order never changes.
+/// The inner product, in eight interleaved sums whose order never changes.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     debug_assert_eq!(a.len(), b.len());
     let mut sums = [0.0; 8];
