@@ -449,7 +449,7 @@ impl Linear {
         let (rows, dim) = (self.matrix.rows(), self.matrix.dim());
         let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
         let (mut scaled, mut image) = (vec![0.0; rows], vec![0.0; dim]);
-        let krylov = eigen::lanczos(&irregular(rows), lanczos_steps(most, rows), |v, out| {
+        let krylov = eigen::lanczos(&eigen::irregular(rows, 0), lanczos_steps(most, rows), |v, out| {
             scaled.iter_mut().zip(v).zip(&roots).for_each(|((s, v), root)| *s = v * root);
             image.fill(0.0);
             self.matrix.multiply_transposed_add(0..rows, &scaled, &mut image);
@@ -477,9 +477,25 @@ impl Linear {
     }
 }
 
-/// A start for Lanczos' recursion that no eigenvector is orthogonal to by accident.
-fn irregular(len: usize) -> Vec<f64> {
-    (0..len).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect()
+/// Eigenpairs of a positive semidefinite matrix, of which the lower triangle is read. Coordinates without any are left out: of MNIST's columns
+/// a fifth is empty, and the time goes with the third power.
+fn pairs_of_columns(gram: Vec<f64>, dim: usize) -> Eigen {
+    let some: Vec<usize> = (0..dim).filter(|&j| gram[j * dim + j] > 0.0).collect();
+    if some.len() == dim {
+        return eigen::pairs(gram, dim);
+    }
+    let size = some.len();
+    let mut smaller = vec![0.0; size * size];
+    for (a, i) in some.iter().enumerate() {
+        some[..=a].iter().enumerate().for_each(|(b, j)| smaller[a * size + b] = gram[i * dim + j]);
+    }
+    let Eigen { values, vectors } = eigen::pairs(smaller, size);
+    let spread = |vector: &Vec<f64>| {
+        let mut whole = vec![0.0; dim];
+        some.iter().zip(vector).for_each(|(&j, value)| whole[j] = *value);
+        whole
+    };
+    Eigen { values, vectors: vectors.iter().map(spread).collect() }
 }
 
 /// Three times as many steps as pairs are wanted, and some: the outer eigenvalues have converged by then.
@@ -499,7 +515,7 @@ impl Curved for Linear {
             self.outer_pairs_of_rows(&weights, most)
         } else if small > LARGEST_GRAM || most.saturating_mul(4) < small {
             let mut product = vec![0.0; rows];
-            let krylov = eigen::lanczos(&irregular(dim), lanczos_steps(most, dim), |v, out| {
+            let krylov = eigen::lanczos(&eigen::irregular(dim, 0), lanczos_steps(most, dim), |v, out| {
                 self.matrix.multiply(0..rows, v, &mut product);
                 product.iter_mut().zip(&weights).for_each(|(p, w)| *p *= w);
                 out.fill(0.0);
@@ -511,7 +527,7 @@ impl Curved for Linear {
         } else {
             let mut gram = vec![0.0; dim * dim];
             self.matrix.gram(&weights, &mut gram);
-            eigen::pairs(gram, dim)
+            pairs_of_columns(gram, dim)
         };
         wanted(found, always, most, least)
     }

@@ -75,7 +75,9 @@ impl Curved for Quadratic {
         let smallest = self.strong_convexity();
         let mut order: Vec<usize> = (0..dim).collect();
         order.sort_by(|&a, &b| self.eigenvalues[b].total_cmp(&self.eigenvalues[a]).then(a.cmp(&b)));
-        order.truncate(most);
+        // Before they are written out, d numbers each.
+        let above = order.iter().take_while(|&&k| self.eigenvalues[k] - smallest > least).count();
+        order.truncate(most.min(above.max(always)));
         let unit = |&k: &usize| {
             let mut unit = vec![0.0; dim];
             unit[k] = 1.0;

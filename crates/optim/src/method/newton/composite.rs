@@ -11,7 +11,7 @@ use crate::proximal::Proximal;
 const MOST_STEPS: usize = 3000;
 /// The share of the model's fall that may be left to gain.
 const LEFT: f64 = 1e-3;
-/// A power iteration errs downwards.
+/// A power iteration errs downwards, and so does Lanczos' recursion.
 const MARGIN: f64 = 1.1;
 
 /// g'(z - x) + (z - x)'B(z - x)/2 + h(z), where h is the l1 term and the bounds, and B is P/sigma corrected by secant pairs.
@@ -65,7 +65,10 @@ impl<'a> Composite<'a> {
     /// The minimiser, by accelerated proximal gradients with restarts, and by how much the model falls to it.
     pub(super) fn minimise(&self, x: &[f64], g: &[f64]) -> (Vec<f64>, f64) {
         let dim = x.len();
-        let smoothness = MARGIN * eigen::largest(dim, |v, out| out.copy_from_slice(&self.multiply(v)));
+        let smoothness = match self.corrections[..] {
+            [] => MARGIN * self.p.largest() / self.sigma,
+            _ => MARGIN * eigen::largest(dim, |v, out| out.copy_from_slice(&self.multiply(v))),
+        };
         let step = 1.0 / smoothness;
         let (mut z, mut y, mut momentum) = (x.to_vec(), x.to_vec(), 1.0f64);
         for turn in 0..MOST_STEPS {

@@ -121,8 +121,7 @@ impl Preconditioner {
         let root = scale.sqrt();
         let entries: Vec<f32> = rows.iter().flat_map(|row| row.iter().map(|&entry| (root * entry) as f32)).collect();
         let mut kept = Rows { entries, mean: 0.0, rank: rows.len().min(dim) };
-        let start: Vec<f64> = (0..dim).map(|i| 1.0 + ((i * i) % 7) as f64 - 3.25).collect();
-        let krylov = eigen::lanczos(&start, 2 * MOST_PAIRS, |v, out| {
+        let krylov = eigen::lanczos(&eigen::irregular(dim, 0), 2 * MOST_PAIRS, |v, out| {
             out.fill(0.0);
             kept.multiply(v, out);
         });
@@ -224,9 +223,12 @@ impl Preconditioner {
         let mut energy = dot(&residual, &direction);
         let enough = SOLVED * energy;
         for _ in 0..MOST_PRODUCTS {
+            if energy <= enough {
+                break;
+            }
             let image = self.multiply(&direction);
             let curvature = dot(&direction, &image);
-            if energy <= enough || curvature <= 0.0 {
+            if curvature <= 0.0 {
                 break;
             }
             let step = energy / curvature;
@@ -281,6 +283,11 @@ impl Preconditioner {
     /// A hundredth of the energy that noise alone gives.
     pub(super) fn least_energy(&self, noise: f64) -> f64 {
         0.01 * noise * self.inverse_trace()
+    }
+
+    /// The largest eigenvalue.
+    pub(super) fn largest(&self) -> f64 {
+        self.values.first().copied().unwrap_or(self.alpha)
     }
 
     /// The smallest eigenvalue.
