@@ -313,6 +313,25 @@ fn odd_shares_are_no_trouble() {
     }
 }
 
+#[test]
+fn one_machine_may_have_all_rows() {
+    let mut data = digits().first_rows(400);
+    // Rows of one class, dealt so unevenly that a single machine gets them.
+    data.labels.fill(1.0);
+    let mut owners = Vec::new();
+    for seed in 0..8 {
+        for model in [Model::Ridge, Model::Logistic] {
+            let spec = ModelSpec { model, classes: 0, alpha: 1e-3, proximal: Proximal::NONE };
+            let problem = Problem::rows(data.clone(), spec, 5, Split::Dirichlet(1e-3), &randomness(seed));
+            let owner = (0..5).find(|&rank| problem.share(rank).unwrap().len() == 400);
+            owners.push(owner.expect("all rows are on one machine"));
+            let finish = solve(&problem, &until(1e-6, 40, &problem), &|| method("core-newton", &problem, 3, true));
+            assert_eq!(finish.ended, Ended::Target, "{owner:?} {model:?}: {:?}", finish.last);
+        }
+    }
+    assert!(owners.contains(&0) && owners.iter().any(|&owner| owner > 0), "{owners:?}");
+}
+
 /// So many rows of so many columns, of which each row has some forty ones; what lies in the first ones tells the label.
 fn sparse(rows: usize, columns: usize) -> DataSet {
     let mut words = randomness(8).words(Purpose::Synthetic, 0, 0);
@@ -339,6 +358,52 @@ fn with_more_columns_and_rows_of_curvature_than_are_solved_whole_it_takes_as_few
         let rules = until(1e-6, most, &problem);
         let finish = solve(&problem, &rules, &|| method("core-newton", &problem, 0, true));
         assert_eq!(finish.ended, Ended::Target, "{model:?}: {:?}", finish.last);
+    }
+}
+
+/// So many rows of forty numbers each, spread evenly over so many columns.
+fn thin(rows: usize, columns: usize) -> DataSet {
+    let mut words = randomness(9).words(Purpose::Synthetic, 0, 0);
+    let (mut indices, mut values, mut offsets, mut labels) = (Vec::new(), Vec::new(), vec![0], Vec::new());
+    for _ in 0..rows {
+        let mut row: Vec<u32> = (0..40).map(|_| words.next_below(columns as u64) as u32).collect();
+        row.sort_unstable();
+        row.dedup();
+        let entries: Vec<f64> = row.iter().map(|_| 2.0 * words.next_unit() - 1.0).collect();
+        let told: f64 = row.iter().zip(&entries).map(|(j, entry)| if j % 2 == 0 { *entry } else { -entry }).sum();
+        labels.push(if told > 0.0 { 1.0 } else { -1.0 });
+        indices.extend(row);
+        values.extend(entries);
+        offsets.push(indices.len());
+    }
+    DataSet::new("thin", Matrix::sparse(offsets, indices, values, columns), labels).unit_norm()
+}
+
+/// Two machines have room for a tenth of their curvature; what they do not tell is about as much everywhere.
+#[test]
+fn curvature_that_machines_have_no_room_to_tell_is_allowed_for() {
+    let data = thin(4000, 2000);
+    for (model, most) in [(Model::Ridge, 20), (Model::Logistic, 20)] {
+        let problem = rows(data.clone(), model, 1e-5, 2, Split::Random);
+        let finish = solve(&problem, &until(1e-6, most, &problem), &|| method("core-newton", &problem, 0, true));
+        println!("{model:?}: {} exchanges", finish.last.traffic.trips);
+        assert_eq!(finish.ended, Ended::Target, "{model:?}: {:?}", finish.last);
+    }
+}
+
+#[test]
+fn ten_thousand_dense_columns_and_a_hundred_thousand_sparse_ones_take_few_exchanges() {
+    let mut words = randomness(10).words(Purpose::Synthetic, 0, 0);
+    let entries: Vec<f64> = (0..200 * 10_000).map(|_| 2.0 * words.next_unit() - 1.0).collect();
+    let labels = (0..200).map(|i| if entries[i * 10_000] > 0.0 { 1.0 } else { -1.0 }).collect();
+    let dense = DataSet::new("dense", Matrix::dense(entries, 10_000), labels).unit_norm();
+    for (set, machines) in [(dense, 10), (thin(330, 100_000), 6)] {
+        for model in [Model::Ridge, Model::Logistic] {
+            let problem = rows(set.clone(), model, 1e-3, machines, Split::Random);
+            let finish = solve(&problem, &until(1e-6, 12, &problem), &|| method("core-newton", &problem, 0, true));
+            println!("{model:?}, d = {}: {} exchanges", problem.dim(), finish.last.traffic.trips);
+            assert_eq!(finish.ended, Ended::Target, "{model:?}, d = {}: {:?}", problem.dim(), finish.last);
+        }
     }
 }
 

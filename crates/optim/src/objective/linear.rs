@@ -532,6 +532,11 @@ impl Curved for Linear {
         wanted(found, always, most, least)
     }
 
+    fn trace(&mut self, x: &[f64]) -> f64 {
+        let weights = self.row_curvatures(x);
+        self.matrix.row_norms().iter().zip(&weights).map(|(norm, weight)| weight * norm * norm).sum()
+    }
+
     fn root_rows(&self) -> usize {
         self.matrix.rows()
     }

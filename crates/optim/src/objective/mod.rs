@@ -116,6 +116,9 @@ pub trait Curved {
     /// `always`; the sign of a vector is that of its largest entry, so that every machine finds the same.
     fn eigenpairs(&mut self, x: &[f64], always: usize, most: usize, least: f64) -> Eigen;
 
+    /// The trace of the Hessian less alpha.
+    fn trace(&mut self, x: &[f64]) -> f64;
+
     /// Rows of a root A of the Hessian less alpha, A'A.
     fn root_rows(&self) -> usize;
 

@@ -87,6 +87,10 @@ impl Curved for Quadratic {
         wanted(Eigen { values, vectors: order.iter().map(unit).collect() }, always, most, least)
     }
 
+    fn trace(&mut self, _: &[f64]) -> f64 {
+        self.eigenvalues.iter().sum::<f64>() - self.strong_convexity() * self.eigenvalues.len() as f64
+    }
+
     fn root_rows(&self) -> usize {
         self.eigenvalues.len()
     }

@@ -1,7 +1,6 @@
 //! The hub of CORE-Newton: from the machines' quantised gradients, and rows of their curvature, to one quantised step. All of its state
 //! is machine 0's.
 
-use corewire_algebra::eigen::Eigen;
 use corewire_algebra::vector::{add_scaled, dot, norm_squared};
 use corewire_comm::CommError;
 use corewire_comm::numbers::Number;
@@ -11,8 +10,9 @@ use corewire_sketch::{CommonRandomness, Purpose};
 use super::code::{CodedVector, Energies, dithers, push_short, refused, round_short};
 use super::composite::Composite;
 use super::link::{Link, read_factors_head};
+use super::own::{Found, Own};
 use super::preconditioner::{Preconditioner, block_mean};
-use super::{Curvature, MOST_TELLINGS, Reply, Rules};
+use super::{MOST_TELLINGS, Reply, Rules};
 use crate::method::secants::Secants;
 use crate::state::{Scope, Visitor};
 
@@ -25,6 +25,8 @@ const APART: u64 = 2;
 const NEAR: f64 = 0.3;
 /// With more detail, rows that change with x are told anew as long as x moves by more than this share of its length.
 const MOVED: f64 = 0.1;
+/// Curvature that nobody told is allowed for where it is more than this share of what was told.
+const UNTOLD: f64 = 0.5;
 /// The share of added curvature that is forgotten after an accepted step along which P has more than it needs.
 const FORGET: f64 = 0.2;
 
@@ -58,7 +60,7 @@ pub(super) struct Outset {
     pub x: Vec<f64>,
     pub trace: f64,
     /// The hub's own curvature there, scaled.
-    pub own: Option<Eigen>,
+    pub own: Option<Found>,
     pub scale: f64,
     pub standing: Standing,
 }
@@ -73,7 +75,7 @@ pub(super) struct Hub {
     mean_shift: Vec<f64>,
     preconditioner: Option<Preconditioner>,
     /// The hub's own curvature where it was last taken, until it is used; on quadratics it stays.
-    own: Option<Eigen>,
+    own: Option<Found>,
     /// By how much more rows the mean machine has than the hub: its curvature counts so many times.
     scale: f64,
     standing: Standing,
@@ -89,6 +91,8 @@ pub(super) struct Hub {
     rho: f64,
     /// By which energies have fallen of late, per exchange; 0 before the second.
     pace: f64,
+    /// How much curvature machines had no room to tell, relative to what they told; no number before they tell some.
+    untold: f64,
     refreshes: f64,
     /// The exchange in which factors came last.
     factors_at: u64,
@@ -132,6 +136,7 @@ impl Hub {
             last_energy: f64::NAN,
             rho: 0.15,
             pace: 0.0,
+            untold: f64::NAN,
             refreshes: 0.0,
             factors_at: 0,
             has_factors: false,
@@ -143,12 +148,16 @@ impl Hub {
         self.links.len()
     }
 
+    pub(super) fn scale(&self) -> f64 {
+        self.scale
+    }
+
     /// One exchange: all messages in, the reply out.
     pub(super) fn combine(
         &mut self,
         here: &Here<'_>,
         messages: &[&[u8]],
-        own: &mut dyn Curvature,
+        own: &mut Own<'_>,
     ) -> Result<Vec<u8>, CommError> {
         let n = messages.len() as f64;
         let Rules { alpha, quadratic, .. } = self.rules;
@@ -179,8 +188,8 @@ impl Hub {
             if self.is_far(here.x) {
                 self.look_from(here.x);
             }
-            let pairs = self.own_pairs(own);
-            let mut p = Preconditioner::from_pairs(pairs, (self.columns, self.rules.blocks), alpha);
+            let Found { pairs, rest, .. } = self.own_curvature(own);
+            let mut p = Preconditioner::from_pairs(pairs, (self.columns, self.rules.blocks), alpha).with_rest(rest);
             p.set_added(self.added);
             self.preconditioner = Some(p);
         }
@@ -335,21 +344,40 @@ impl Hub {
 
     /// P = (1/n) sum F'F + alpha; and of what machines leave out for its little curvature, where the hub has rows enough, what it is at the hub,
     /// which costs nobody a byte.
-    fn build_from_factors(&mut self, own: &mut dyn Curvature) {
+    fn build_from_factors(&mut self, own: &mut Own<'_>) {
         let n = self.links.len() as f64;
         let mut left_out = Vec::new();
         if self.standing != Standing::Nothing {
-            let Eigen { values, vectors } = self.own_pairs(own);
-            for (value, vector) in values.iter().zip(vectors).skip(self.links[0].rows.len()) {
+            let pairs = self.own_curvature(own).pairs;
+            for (value, vector) in pairs.values.iter().zip(pairs.vectors).skip(self.links[0].rows.len()) {
                 let scale = (n * value).sqrt();
                 left_out.push(vector.iter().map(|entry| scale * entry).collect::<Vec<f64>>());
             }
         }
-        let told = self.links.iter().flat_map(|link| &link.rows);
-        let rows: Vec<&[f64]> = told.chain(&left_out).map(Vec::as_slice).collect();
-        let mut p = Preconditioner::from_rows(&rows, 1.0 / n, (self.columns, self.rules.blocks), self.rules.alpha);
+        let energies = self.links.iter().flat_map(|link| &link.rows).chain(&left_out).map(|row| norm_squared(row));
+        let told = energies.sum::<f64>() / n;
+        let alpha = self.rules.alpha + self.untold(told, own);
+        let rows: Vec<&[f64]> =
+            self.links.iter().flat_map(|link| &link.rows).chain(&left_out).map(Vec::as_slice).collect();
+        let mut p = Preconditioner::from_rows(&rows, 1.0 / n, (self.columns, self.rules.blocks), alpha);
         p.set_added(self.added);
         self.preconditioner = Some(p);
+    }
+
+    /// What lies, in the mean, along a direction of the curvature that machines had no room to tell, where they told rows that sum to this: 0
+    /// where they left out little, or what is not worth its bytes.
+    fn untold(&mut self, told: f64, own: &mut Own<'_>) -> f64 {
+        let Rules { alpha, blocks, quadratic, .. } = self.rules;
+        let columns = self.columns.max(1) as f64;
+        if quadratic || self.untold.is_nan() {
+            // A bound on the trace; at the start it is the trace itself, and a telling that comes later has the hub's rows to say what is left of it.
+            let bound = (self.trace - alpha * own.x.len() as f64) / blocks as f64;
+            let left = own.share_of_bound(&self.curved_at) * bound - told;
+            let counts = left > UNTOLD * told && left > self.rules.tau(self.links.len()) * columns;
+            self.untold = if counts && told > 0.0 { left / told } else { 0.0 };
+        }
+        // Elsewhere as much of it is told as at first.
+        self.untold * told / columns
     }
 
     /// The hub's own curvature is that at x from now on.
@@ -358,16 +386,15 @@ impl Hub {
         self.own = None;
     }
 
-    fn own_pairs(&mut self, own: &mut dyn Curvature) -> Eigen {
-        let scale = self.scale;
-        let pairs = self.own.take().unwrap_or_else(|| own.eigenpairs(&self.curved_at).scaled(scale));
+    fn own_curvature(&mut self, own: &mut Own<'_>) -> Found {
+        let found = self.own.take().unwrap_or_else(|| own.curvature(&self.curved_at));
         if self.rules.quadratic {
-            self.own = Some(pairs.clone());
+            self.own = Some(found.clone());
         }
-        pairs
+        found
     }
 
-    fn take_factors(&mut self, round: u64, x: &[f64], own: &mut dyn Curvature) {
+    fn take_factors(&mut self, round: u64, x: &[f64], own: &mut Own<'_>) {
         self.has_factors = true;
         if !self.rules.quadratic && x != self.curved_at {
             self.look_from(x);
@@ -516,6 +543,7 @@ impl Hub {
             self.factors_at as f64,
             self.trace,
             self.pace,
+            self.untold,
             self.first_value,
         ]);
         visitor.vector(Scope::Local, "hub_numbers", &mut numbers);
@@ -531,6 +559,7 @@ impl Hub {
             factors_at,
             trace,
             pace,
+            untold,
             first_value,
         ] = &numbers[..]
         {
@@ -539,7 +568,7 @@ impl Hub {
             (self.added, self.last_energy, self.rho) = (added, last_energy, rho);
             (self.refreshes, self.rejections) = (refreshes, rejections);
             (self.has_factors, self.factors_at) = (has_factors > 0.0, factors_at as u64);
-            (self.trace, self.pace, self.first_value) = (trace, pace, first_value);
+            (self.trace, self.pace, self.untold, self.first_value) = (trace, pace, untold, first_value);
         }
         visitor.vector(Scope::Local, "hub_curved_at", &mut self.curved_at);
         visitor.vector(Scope::Local, "hub_shift", &mut self.mean_shift);

@@ -115,9 +115,8 @@ fn mean_scalars(glances: &[Glance]) -> Vec<f64> {
 }
 
 /// Fewer than eight rows for each of the directions that they have to tell.
-pub(super) fn too_few(rows: f64, own: &Eigen, alpha: f64) -> bool {
-    let effective: f64 = own.values.iter().map(|value| value / (value + alpha)).sum();
-    rows == 0.0 || rows < ROWS * effective
+pub(super) fn too_few(rows: f64, directions: f64) -> bool {
+    rows == 0.0 || rows < ROWS * directions
 }
 
 /// Whether some column has more curvature than alpha from fewer than eight rows: other machines then have such columns too, and other ones.

@@ -12,6 +12,7 @@
 //! - `preconditioner`: P by its eigenpairs.
 //! - `composite`: the step with an l1 term or bounds.
 //! - `likeness`: whether machine 0's rows stand for those of all.
+//! - `own`: machine 0's own curvature.
 //! - `hub`: from messages to the reply.
 
 mod code;
@@ -19,6 +20,7 @@ mod composite;
 mod hub;
 mod likeness;
 mod link;
+mod own;
 mod preconditioner;
 #[cfg(test)]
 mod rate;
@@ -33,6 +35,7 @@ use self::code::{CodedVector, Energies, dithers, push_short, read_short, refused
 use self::hub::{Here, Hub, Outset, Standing};
 use self::likeness::{Likeness, has_rare_columns, mean_length, too_few, unlike};
 use self::link::{Factors, Link, factor_step};
+use self::own::Own;
 use super::{Context, Method, Outcome, Settings};
 use crate::error::RunError;
 use crate::estimator::check_finite;
@@ -50,8 +53,7 @@ const MOST_DETAIL: f64 = 64.0;
 /// So many rows are sent also where they are below tau, but not below this share of it.
 const FAINT_ROWS: usize = 8;
 const FAINT: f64 = 0.1;
-/// tau = this times alpha sqrt(n): eigenvalues below it are not worth their bytes. A row that is told of k blocks at once is worth more: the
-/// root is of n/k then.
+/// tau is this times alpha sqrt(n).
 const TAU: f64 = 0.7;
 /// The first gradient is quantised at this share of what the mean's entries typically are.
 const FIRST_STEP: f64 = 0.25;
@@ -103,6 +105,11 @@ impl Rules {
         Self { detail, eta_up: less * self.eta_up, eta_down: less * self.eta_down, ..self }
     }
 
+    /// Eigenvalues below this are not worth their bytes. A row that is told of k blocks at once is worth more: the root is of n/k then.
+    fn tau(&self, machines: usize) -> f64 {
+        TAU / self.detail * self.alpha * (machines as f64 / self.blocks as f64).sqrt()
+    }
+
     /// Whether curvature is asked for before it turns out to be missing.
     fn is_eager(&self) -> bool {
         self.curvature && self.detail > 1.0
@@ -118,12 +125,6 @@ impl Rules {
         let near = marks.into_iter().find(|&(mark, counts)| counts && (x - mark).abs() <= reach);
         self.proximal.clamp(near.map_or(x, |(mark, _)| mark))
     }
-}
-
-/// The hub's own curvature.
-trait Curvature {
-    /// Where the active coordinates are these.
-    fn eigenpairs(&mut self, active: &[f64]) -> Eigen;
 }
 
 /// The numbers of a reply.
@@ -279,25 +280,6 @@ impl Newton {
     }
 }
 
-/// The hub's curvature, from machine 0's own rows.
-struct Own<'a> {
-    objective: &'a mut dyn crate::objective::Objective,
-    x: &'a [f64],
-    active: &'a [f64],
-    rules: Rules,
-}
-
-impl Curvature for Own<'_> {
-    fn eigenpairs(&mut self, coordinates: &[f64]) -> Eigen {
-        let least = 0.01 * self.rules.alpha;
-        let mut at = self.x.to_vec();
-        let places = places(self.active, self.rules.blocks, at.len());
-        places.zip(coordinates).for_each(|(j, x)| at[j] = *x);
-        let Some(curved) = self.objective.curved() else { return Eigen { values: Vec::new(), vectors: Vec::new() } };
-        restricted(curved.eigenpairs(&at, 0, usize::MAX, least), self.active)
-    }
-}
-
 impl Stateful for Newton {
     fn visit(&mut self, visitor: &mut dyn Visitor) {
         visitor.vector(Scope::Common, "x", &mut self.x);
@@ -382,15 +364,17 @@ impl Method for Newton {
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
             let mean = counts.iter().sum::<f64>() / counts.len() as f64;
             scale = if counts[0] > 0.0 { mean / counts[0] } else { 1.0 };
-            let found = Own { objective: &mut *objective, x, active: &active, rules }.eigenpairs(x).scaled(scale);
+            let found = Own { objective: &mut *objective, x, active: &active, rules, scale }.curvature(x);
             let (row_scatter, column_rows) = objective.curved().map_or((0.0, Vec::new()), |curved| {
                 (curved.row_scatter(x, &likeness.directions()), curved.column_rows())
             });
             standing = if counts.len() == 1 {
                 Standing::All
-            } else if too_few(counts[0], &found, rules.alpha) {
+            } else if too_few(counts[0], found.directions(rules.alpha)) {
                 Standing::Nothing
-            } else if unlike(&counts, &glances, row_scatter) || has_rare_columns(&column_rows, &found, rules.alpha) {
+            } else if unlike(&counts, &glances, row_scatter)
+                || has_rare_columns(&column_rows, &found.pairs, rules.alpha)
+            {
                 Standing::Rest
             } else {
                 Standing::All
@@ -427,9 +411,9 @@ impl Method for Newton {
         self.asked = ask != 0;
         (self.delta, self.shift, self.energies) = (vec![0.0; count], vec![0.0; count], Energies::flat(count));
         self.link = Link::new(rank, columns, blocks);
-        self.tau = TAU / self.rules.detail * self.rules.alpha * (context.comm.size() as f64 / blocks as f64).sqrt();
+        self.tau = self.rules.tau(context.comm.size());
         if rank == 0 {
-            let (own, x) = (own.map(|pairs| restricted(pairs, &self.active)), self.gather(&self.x));
+            let (own, x) = (own.map(|own| own.restricted(&self.active)), self.gather(&self.x));
             let outset = Outset { machines: context.comm.size(), x, trace, own, scale, standing };
             self.hub = Some(Hub::new(self.rules, columns, outset));
         }
@@ -445,7 +429,8 @@ impl Method for Newton {
         let mut combine = |messages: &[&[u8]]| {
             let hub = hub.as_mut().ok_or_else(|| refused(0, "it has no hub"))?;
             let here = Here { round, x: &x, delta, step, asked, energies, randomness };
-            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, rules })
+            let scale = hub.scale();
+            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, rules, scale })
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
         let gap = self.absorb(round, &reply.message)?;
@@ -488,6 +473,10 @@ mod tests {
             let unit = |j: usize| (0..self.0.len()).map(|k| f64::from(u8::from(j == k))).collect();
             let vectors = (0..self.0.len()).map(unit).collect();
             crate::objective::wanted(Eigen { values: self.0.clone(), vectors }, always, most, least)
+        }
+
+        fn trace(&mut self, _: &[f64]) -> f64 {
+            self.0.iter().sum()
         }
 
         fn root_rows(&self) -> usize {

@@ -28,6 +28,8 @@ pub(super) struct Preconditioner {
     blocks: usize,
     /// alpha, with what was added to it.
     alpha: f64,
+    /// What is orthogonal to the eigenvectors has so much more than alpha.
+    rest: f64,
     values: Vec<f64>,
     vectors: Vec<Vec<f64>>,
     /// alpha and the eigenvalues as they were found, before curvature was added.
@@ -135,7 +137,21 @@ impl Preconditioner {
     /// From the eigenpairs of W'W.
     pub(super) fn from_pairs(eigen: Eigen, (columns, blocks): (usize, usize), alpha: f64) -> Self {
         let values: Vec<f64> = eigen.values.iter().map(|value| value.max(0.0) + alpha).collect();
-        Self { columns, blocks, alpha, found: (alpha, values.clone()), values, vectors: eigen.vectors, rows: None }
+        Self {
+            columns,
+            blocks,
+            alpha,
+            found: (alpha, values.clone()),
+            values,
+            vectors: eigen.vectors,
+            rest: 0.0,
+            rows: None,
+        }
+    }
+
+    /// With so much more than alpha on what is orthogonal to the eigenvectors.
+    pub(super) fn with_rest(self, rest: f64) -> Self {
+        Self { rest, ..self }
     }
 
     /// P as it was found, and so much more everywhere.
@@ -156,7 +172,7 @@ impl Preconditioner {
             None => (0.0, 0.0),
             Some(rows) => ((rows.rank - self.values.len()) as f64, rows.mean),
         };
-        found + unknown * of(mean + self.alpha) + (self.left_over() - unknown) * of(self.alpha)
+        found + unknown * of(mean + self.alpha) + (self.left_over() - unknown) * of(self.rest + self.alpha)
     }
 
     /// Blocks but for their mean.
@@ -206,7 +222,7 @@ impl Preconditioner {
             .for_each(|(weight, value)| *weight = by(*weight, *value));
         // What was not found counts as the smallest that was: that makes the spectrum which conjugate gradients see the shortest.
         let last = if self.rows.is_some() { self.values.last().copied() } else { None };
-        let outside = last.unwrap_or(self.alpha);
+        let outside = last.unwrap_or(self.rest + self.alpha);
         parts.outside.iter_mut().for_each(|value| *value = by(*value, outside));
         parts.mean.iter_mut().for_each(|value| *value = by(*value, self.alpha));
         self.join(parts)
@@ -287,7 +303,7 @@ impl Preconditioner {
 
     /// The largest eigenvalue.
     pub(super) fn largest(&self) -> f64 {
-        self.values.first().copied().unwrap_or(self.alpha)
+        self.values.first().copied().unwrap_or(self.rest + self.alpha)
     }
 
     /// The smallest eigenvalue.
