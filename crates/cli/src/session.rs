@@ -815,7 +815,7 @@ impl<O: Observer> Duty<'_, O> {
         let mut scratch = Vec::new();
         let mut context = method::Context { objective, comm: &mut *comm, message: &mut scratch };
         let mut message = probe.message(&mut context, start)?;
-        let strong_convexity = context.objective.strong_convexity();
+        let (convex, strong_convexity) = (context.objective.is_convex(), context.objective.strong_convexity());
         message.extend_from_slice(&smoothness.to_le_bytes());
         let mut answer = |messages: &[&[u8]]| {
             let short = |rank| CommError::refused(rank, "what it tells of its curvature is too short");
@@ -832,6 +832,7 @@ impl<O: Observer> Duty<'_, O> {
                 smoothness: curvature.smoothness,
                 max_smoothness: most.max(curvature.smoothness),
                 mean_smoothness: (squares / messages.len() as f64).sqrt().max(curvature.smoothness),
+                convex,
                 strong_convexity,
                 trace: curvature.trace,
                 ..Constants::none(problem.dim(), problem.machines(), problem.spec().proximal)

@@ -144,6 +144,22 @@ impl Bench {
     }
 }
 
+/// Runs a method on all machines, and returns how machine 0 saw it end.
+fn solve(problem: &Problem, rules: &Rules, make: &(dyn Fn() -> Box<dyn Method> + Sync)) -> Finish {
+    let results = group::run(problem.machines(), |machine| {
+        let (mut objective, mut method) = (problem.objective(machine.rank()), make());
+        let mut silent = Silent;
+        let mut part = RunPart::new(&mut *objective, &mut *method, &mut silent);
+        run::run(&mut Metered::new(machine, None), &mut part, rules, Begin::default())
+    });
+    results.into_iter().next().unwrap().unwrap()
+}
+
+/// f where a run begins.
+fn start_value(bench: &Bench) -> f64 {
+    bench.problem.pooled().unwrap().value(bench.problem.start())
+}
+
 fn relative(finish: &Finish) -> f64 {
     finish.last.relative.unwrap()
 }
@@ -993,15 +1009,8 @@ fn where_f_is_not_strongly_convex_a_small_l2_term_keeps_it_within_the_target() {
     {
         for target in [1e-2, 1e-4] {
             let make = || build_for(target, id, &text.replace(';', ","), &bench.problem, &bench.constants).unwrap();
-            let results = group::run(MACHINES, |machine| {
-                let mut objective = bench.problem.objective(machine.rank());
-                let mut method = make();
-                let rules = Rules { rounds, digest_every: 1, ..Rules::default() };
-                let mut silent = Silent;
-                let mut part = RunPart::new(&mut *objective, &mut *method, &mut silent);
-                run::run(&mut Metered::new(machine, None), &mut part, &rules, Begin::default())
-            });
-            let finish = results.into_iter().next().unwrap().unwrap();
+            let rules = Rules { rounds, digest_every: 1, ..Rules::default() };
+            let finish = solve(&bench.problem, &rules, &make);
             let added = finish.settings.added.unwrap();
             // The mean travels in 32 bits.
             assert!((added / (target * mean_smoothness) - 1.0).abs() < 1e-6, "{id}: {added}");
@@ -1011,6 +1020,48 @@ fn where_f_is_not_strongly_convex_a_small_l2_term_keeps_it_within_the_target() {
     }
     // Nothing is added where there is strong convexity already.
     assert_eq!(self::bench().run("giant", "", 1, -1.0)[0].settings.added, None);
+}
+
+/// With w = target L the term leaves f_w a condition number of 1/target or so, and acceleration needs its root in rounds: within
+/// sqrt((L + w)/w) ln(2/target) of them f_w is as near to its optimum as the term may cost (Nesterov 2018, Theorem 2.2.1).
+#[test]
+fn the_reduction_takes_rounds_in_proportion_to_the_root_of_one_over_the_target() {
+    let bench = flat();
+    let mut pooled = bench.problem.pooled().unwrap();
+    let (nearest, _) = optimum::minimise(&mut *pooled, bench.problem.start());
+    let distance = nearest.iter().map(|x| x * x).sum::<f64>();
+    for target in [1e-4, 1e-5, 1e-6] {
+        let smoothness = bench.constants.smoothness;
+        let weight = target * smoothness;
+        let theory = ((smoothness + weight) / weight).sqrt() * (2.0 / target).ln();
+        // Twice what either of the two may leave.
+        let allowed = 2.0 * 0.5 * target * bench.constants.mean_smoothness * distance;
+        for (id, text, times) in [("acgd", "wire=f64", 1.0), ("core-agd", "", 1.0)] {
+            let make = || build_for(target, id, text, &bench.problem, &bench.constants).unwrap();
+            let rules = Rules {
+                rounds: (times * theory).ceil() as u64,
+                target: Some(allowed / start_value(&bench)),
+                optimum: Some(0.0),
+                ..Rules::default()
+            };
+            let finish = solve(&bench.problem, &rules, &make);
+            println!("{id} at {target}: {} rounds of {theory:.0}", finish.last.round);
+            assert_eq!(finish.ended, Ended::Target, "{id} at {target}: {:?} of {theory}", finish.last);
+            assert!(finish.settings.added.is_some_and(|added| added >= 0.99 * weight), "{id}");
+        }
+    }
+}
+
+/// Whatever has mu in its rule accepts alpha = 0, and says what it added.
+#[test]
+fn every_method_that_needs_strong_convexity_adds_it_where_there_is_none() {
+    let bench = flat();
+    for info in catalogue::methods().filter(|info| info.needs_strong_convexity()) {
+        let make = || build_for(1e-4, info.id, "", &bench.problem, &bench.constants).unwrap();
+        let finish = solve(&bench.problem, &Rules { rounds: 600, ..Rules::default() }, &make);
+        assert!(finish.settings.added.is_some_and(|added| added > 0.0), "{}", info.id);
+        assert!(finish.last.value.is_some_and(|value| value < start_value(&bench)), "{}: {:?}", info.id, finish.last);
+    }
 }
 
 #[test]

@@ -19,7 +19,9 @@ pub struct Constants {
     pub mean_smoothness: f64,
     /// Whether L was measured on all rows, a few per cent too small at most, and not guessed from a probe.
     pub measured: bool,
-    /// mu of f; 0 where it is not known, and then methods that need one take L/10,000.
+    /// Whether f is convex.
+    pub convex: bool,
+    /// mu of f; 0 where there is none. Of a convex f methods that need one then get that of a term which is added; else they take L/10,000.
     pub strong_convexity: f64,
     /// tr(A).
     pub trace: f64,
@@ -86,6 +88,7 @@ impl Constants {
             max_smoothness: rounded(max_smoothness),
             mean_smoothness: rounded(mean_smoothness),
             measured: true,
+            convex: pooled.is_convex(),
             strong_convexity: pooled.strong_convexity(),
             trace: rounded(trace.max(smoothness)),
             machines,
@@ -94,6 +97,24 @@ impl Constants {
             coupling: rounded(coupling.max(1.0)),
             proximal: pooled.proximal(),
             layout: pooled.layout(),
+        }
+    }
+
+    /// Those of f + (w/2)||x||^2 with the w that [`Reduced`](crate::method::reduced::Reduced) takes for this target, where f is convex and not
+    /// strongly: the target times the mean of the L_i, which lies between L and their quadratic mean.
+    pub(super) fn with_term(&self, target: f64) -> Self {
+        if !self.convex || self.strong_convexity > 0.0 || self.smoothness == 0.0 {
+            return self.clone();
+        }
+        let most = target * self.mean_smoothness;
+        Self {
+            smoothness: self.smoothness + most,
+            max_smoothness: self.max_smoothness + most,
+            mean_smoothness: self.mean_smoothness + most,
+            strong_convexity: target * self.smoothness,
+            trace: self.trace + most * self.dim as f64,
+            diagonal: self.diagonal.as_ref().map(|diagonal| diagonal.iter().map(|entry| entry + most).collect()),
+            ..self.clone()
         }
     }
 
@@ -134,6 +155,7 @@ impl Constants {
             max_smoothness: 0.0,
             mean_smoothness: 0.0,
             measured: false,
+            convex: true,
             strong_convexity: 0.0,
             trace: 0.0,
             machines,
@@ -148,14 +170,16 @@ impl Constants {
     /// For a network, which is trained by rates: what theory's steps would be is of no account.
     pub fn of_network(machines: usize, layout: Layout) -> Self {
         let none = Self::none(layout.dim(), machines, Proximal::NONE);
-        Self { smoothness: 1.0, max_smoothness: 1.0, mean_smoothness: 1.0, trace: 1.0, layout, ..none }
+        let one = 1.0;
+        Self { smoothness: one, max_smoothness: one, mean_smoothness: one, convex: false, trace: one, layout, ..none }
     }
 
     /// The numbers as bytes, so that every process works with those of machine 0; layout and proximal step are known to all.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { smoothness, max_smoothness, mean_smoothness, strong_convexity, trace, coupling, .. } = *self;
-        let measured = f64::from(u8::from(self.measured));
-        let numbers = [smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling];
+        let [measured, convex] = [self.measured, self.convex].map(|flag| f64::from(u8::from(flag)));
+        let numbers =
+            [smoothness, max_smoothness, mean_smoothness, measured, convex, strong_convexity, trace, coupling];
         let mut bytes = numbers::to_bytes(&numbers);
         numbers::push(self.diagonal.as_deref().unwrap_or(&[]), &mut bytes);
         bytes
@@ -164,8 +188,10 @@ impl Constants {
     /// Undoes [`Constants::to_bytes`].
     pub fn from_bytes(bytes: &[u8], machines: usize, layout: Layout, proximal: Proximal) -> Option<Self> {
         let numbers: Vec<f64> = numbers::read(bytes).collect();
-        let (&[smoothness, max_smoothness, mean_smoothness, measured, strong_convexity, trace, coupling], diagonal) =
-            numbers.split_first_chunk::<7>()?;
+        let (
+            &[smoothness, max_smoothness, mean_smoothness, measured, convex, strong_convexity, trace, coupling],
+            diagonal,
+        ) = numbers.split_first_chunk::<8>()?;
         let dim = layout.dim();
         let diagonal = (diagonal.len() == dim && dim > 0).then(|| diagonal.to_vec());
         Some(Self {
@@ -173,6 +199,7 @@ impl Constants {
             max_smoothness,
             mean_smoothness,
             measured: measured > 0.0,
+            convex: convex > 0.0,
             strong_convexity,
             trace,
             machines,

@@ -102,9 +102,24 @@ impl MethodInfo {
         self.id == "core-newton"
     }
 
-    /// Whether it needs strong convexity, so that a small l2 term is added where there is none.
+    /// Whether it needs strong convexity, so that a small l2 term is added where there is none: its step or its momentum has mu in it, it
+    /// solves with a Hessian, or the noise of a sketch would walk along flat directions for ever.
     pub fn needs_strong_convexity(&self) -> bool {
-        self.family == "second-order" || self.id == "core-newton"
+        const BY_RULE: [&str; 12] = [
+            "core-gd",
+            "core-agd",
+            "core-newton",
+            "acgd",
+            "scaffnew",
+            "gradskip",
+            "locodl",
+            "adiana",
+            "2direction",
+            "asega",
+            "diana-plus",
+            "adiana-plus",
+        ];
+        self.family == "second-order" || BY_RULE.contains(&self.id)
     }
 
     /// Whether it trains networks: by mini-batches, a rate and descent, or by comparing values.
@@ -365,6 +380,8 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
         "f32"
     };
     let double = wire == "f64";
+    let reduced = averaging.is_none() && settings.training.is_none() && info.needs_strong_convexity();
+    let constants = &if reduced { constants.with_term(settings.goal.target) } else { constants.clone() };
     let builder = Builder { values, constants, settings, quadratic, start, randomness, shipment, dim, scale, double };
     match averaging {
         _ if settings.training.is_some() && (averaging.is_some() || !info.trains()) => {
@@ -378,9 +395,7 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
             let others: Vec<&str> = methods().filter(|other| other.proximal).map(|other| other.id).take(4).collect();
             Err(format!("method `{id}` has no proximal step for {}; take {}", asking(constants), others.join(", ")))
         }
-        None if info.needs_strong_convexity() => {
-            Ok(Box::new(Reduced::new((info.build)(&builder)?, settings.goal.target)))
-        }
+        None if reduced => Ok(Box::new(Reduced::new((info.build)(&builder)?, settings.goal.target))),
         None => (info.build)(&builder),
         Some(_) if !constants.proximal.is_none() => {
             let keys = asking(constants);

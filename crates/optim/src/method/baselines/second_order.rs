@@ -17,7 +17,8 @@ pub(super) fn admit(objective: &dyn Objective, id: &str) -> Result<(), RunError>
     if objective.is_convex() && objective.strong_convexity() > 0.0 {
         return Ok(());
     }
-    let what = format!("{id} needs a convex model: take cgd, or core-nonconvex");
+    let what =
+        format!("{id} needs a convex model, with a penalty (`problem.alpha` above 0): take cgd, or core-nonconvex");
     Err(RunError::Unsuited(what))
 }
 
