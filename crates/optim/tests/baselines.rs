@@ -529,6 +529,7 @@ fn messages_have_the_length_that_their_page_says() {
         ("cg", "codec=int8", 54, Some(54)),
         // The gradient, the direction, ten changes of f.
         ("giant", "", 200 + 200 + 40, Some(440)),
+        ("giant", "search=none", 200 + 200, Some(400)),
         // The gradient, four rows and ten changes of f; a slope, a step and the changes.
         ("newton-sketch", "rows=4", 200 + 800 + 40, Some(8 + 200 + 40)),
         // The gradient, the norm, a sign and a vector; a step.
@@ -887,7 +888,7 @@ fn the_smallest_problems_run() {
 fn a_step_far_too_long_ends_in_words() {
     let bench = bench();
     let first = bench.problem.pooled().unwrap().value(bench.problem.start());
-    for (id, text) in everything().into_iter().filter(|(id, _)| catalogue::find(id).unwrap().tunes()) {
+    for (id, text) in everything().into_iter().filter(|(id, _)| catalogue::find(id).unwrap().has("scale")) {
         let text = format!("{text},scale=1e30");
         let results = group::run(MACHINES, |machine| {
             let mut objective = bench.problem.objective(machine.rank());

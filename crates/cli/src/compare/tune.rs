@@ -103,21 +103,23 @@ impl<'a> Tuning<'a> {
         }
     }
 
-    /// The factor on theory's step, by powers of 2 from where it is.
+    /// The factor on theory's step, by powers of 2 from where it is, where the method has one.
     fn climb_step(&mut self) {
-        let from: f64 = self.best.parameters.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
-        self.climb("scale", |place| (from * 2f64.powi(place)).to_string());
+        if catalogue::find(&self.best.name).is_ok_and(|info| info.has("scale")) {
+            let from: f64 = self.best.parameters.get("scale").and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
+            self.climb("scale", |place| (from * 2f64.powi(place)).to_string());
+        }
     }
 }
 
-/// Runs a method; a baseline with the best step, codec, k and p that are found. Networks are tuned on so many rounds, and then run whole.
+/// Runs a method; a baseline with the best step, codec, k, p and what else its parameters say is worth trying. Networks are tuned on so many rounds, and then run whole.
 pub fn tuned(session: &Session, name: &str, given: BTreeMap<String, String>, short: Option<u64>) -> Compared {
     let network = session.job.problem.model.is_network();
     let info = catalogue::find(name).ok().filter(|info| info.tunes() && (network || !info.is_core()));
     let Some(info) = info else { return attempt(session, name, &given, None) };
     let shorter = short.map(|rounds| session.training_for(rounds));
     let (whole, session) = (session, shorter.as_ref().unwrap_or(session));
-    let has = |key: &str| info.parameters.iter().any(|parameter| parameter.name == key) && !given.contains_key(key);
+    let has = |key: &str| info.has(key) && !given.contains_key(key);
     let mut parameters = given.clone();
     if has("scale") {
         parameters.insert("scale".to_owned(), "1".to_owned());
@@ -143,6 +145,11 @@ pub fn tuned(session: &Session, name: &str, given: BTreeMap<String, String>, sho
     }
     if has("p") {
         tuning.climb("p", |place| (0.1 * 2f64.powi(place)).min(1.0).to_string());
+    }
+    for parameter in info.parameters.iter().filter(|parameter| has(parameter.name) && !network) {
+        for value in parameter.tries {
+            tuning.change(parameter.name, (*value).to_owned());
+        }
     }
     // Another k or p may want another step; without one, the same steps would be tried again.
     if tuning.best.parameters != before {

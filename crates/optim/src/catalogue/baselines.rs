@@ -92,7 +92,8 @@ pub(super) const BASELINES: &[MethodInfo] = &[
                 "auto",
                 "rounds of H p after which the gradient of a quadratic is asked for anew; 0 sends gradients alone; \
                  auto is 25, 4 with bf16, 6 with int8",
-            ),
+            )
+            .trying(&["0", "12"]),
         ],
         build: |b| {
             let v = &b.values;
@@ -124,7 +125,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "baseline",
         exact: true,
         convex_only: true,
-        parameters: &[SCALE, WIRE, parameter("memory", "10", "pairs that are remembered")],
+        parameters: &[SCALE, WIRE, parameter("memory", "10", "pairs that are remembered").trying(&["20", "40"])],
         build: |b| {
             let memory = b.values.count("memory", 10, 1, 1000)?;
             Ok(boxed(Lbfgs::new(b.start(), memory, b.scale / b.constants.smoothness, b.exact())))
@@ -143,11 +144,14 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         parameters: &[
             WIRE,
             parameter("inner", "100", "conjugate gradient steps per direction, at most"),
+            parameter("search", "grid", "how long a step is: grid, or none, which takes 1 and spares an exchange")
+                .trying(&["none"]),
             parameter("shrink", "4", "the steps of the grid are 1, 1/shrink, .. 1/shrink^9"),
         ],
         build: |b| {
             let inner = b.values.count("inner", 100, 1, 1_000_000)?;
             let shrink = b.values.number("shrink", 4.0, 1.01, 16.0)?;
+            let shrink = (b.values.choice("search", &["grid", "none"])? == "grid").then_some(shrink);
             Ok(boxed(Giant::new(b.start(), inner, shrink, b.exact())))
         },
         ..PLAIN
@@ -206,7 +210,9 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
-        parameters: &[parameter("rows", "32", "rows of a machine's sketch, of d floats each")],
+        parameters: &[
+            parameter("rows", "32", "rows of a machine's sketch, of d floats each").trying(&["8", "16", "64", "128"])
+        ],
         build: |b| {
             let rows = b.values.count("rows", 32, 1, 1 << 20)?;
             Ok(boxed(NewtonSketch::new(b.start(), rows, b.randomness)))

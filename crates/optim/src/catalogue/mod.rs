@@ -35,10 +35,18 @@ pub struct Parameter {
     pub default: &'static str,
     /// What it means.
     pub meaning: &'static str,
+    /// What tuning tries in place of the default, beside the step, k and p, which it looks for along a grid.
+    pub tries: &'static [&'static str],
 }
 
 const fn parameter(name: &'static str, default: &'static str, meaning: &'static str) -> Parameter {
-    Parameter { name, default, meaning }
+    Parameter { name, default, meaning, tries: &[] }
+}
+
+impl Parameter {
+    const fn trying(self, tries: &'static [&'static str]) -> Self {
+        Self { tries, ..self }
+    }
 }
 
 const SCALE: Parameter = parameter("scale", "1", "factor on theory's step");
@@ -124,8 +132,9 @@ impl MethodInfo {
 
     /// Whether it trains networks: by mini-batches, a rate and descent, or by comparing values.
     pub fn trains(&self) -> bool {
-        let batches = self.parameters.iter().any(|parameter| parameter.name == "batch");
-        self.id == "core-sgd" || self.compares() || (batches && !matches!(self.family, "local" | "variance-reduced"))
+        self.id == "core-sgd"
+            || self.compares()
+            || (self.has("batch") && !matches!(self.family, "local" | "variance-reduced"))
     }
 
     /// Whether it passes over all rows in every round, of a network too, and compares values of f.
@@ -133,9 +142,14 @@ impl MethodInfo {
         self.id == "core-nonconvex"
     }
 
-    /// Whether it has a `scale` that a grid can tune.
+    /// Whether it has a parameter of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.parameters.iter().any(|parameter| parameter.name == name)
+    }
+
+    /// Whether it has a step that a grid can tune, or another parameter to be tried.
     pub fn tunes(&self) -> bool {
-        self.parameters.iter().any(|parameter| parameter.name == "scale")
+        self.has("scale") || self.parameters.iter().any(|parameter| !parameter.tries.is_empty())
     }
 
     /// Whether machines without a centre can run it by gossip.
@@ -370,11 +384,10 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
     }
     let (parameters, settings) = (&parameters, &settings);
     let values = Values::new(info, parameters)?;
-    let has = |name: &str| info.parameters.iter().any(|parameter| parameter.name == name);
-    let scale = if has("scale") { values.number("scale", 1.0, f64::MIN_POSITIVE, f64::INFINITY)? } else { 1.0 };
-    let wire = if has("wire") && !parameters.contains_key("wire") && settings.wire == WireKind::F64 {
+    let scale = if info.has("scale") { values.number("scale", 1.0, f64::MIN_POSITIVE, f64::INFINITY)? } else { 1.0 };
+    let wire = if info.has("wire") && !parameters.contains_key("wire") && settings.wire == WireKind::F64 {
         "f64"
-    } else if has("wire") {
+    } else if info.has("wire") {
         values.choice("wire", &["f32", "f64"])?
     } else {
         "f32"

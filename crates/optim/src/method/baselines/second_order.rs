@@ -54,17 +54,17 @@ pub(super) fn grid_search(
 }
 
 /// GIANT: the mean gradient, then the mean of the machines' own Newton directions for it, each by conjugate gradients, then a step from a
-/// grid. Three exchanges a round.
+/// grid, or a whole one. Three exchanges per round, or two.
 pub struct Giant {
     x: Vec<f64>,
     inner: usize,
-    shrink: f64,
+    shrink: Option<f64>,
     exact: Exact,
 }
 
 impl Giant {
-    /// With at most `inner` steps of conjugate gradients per direction, and a grid of 1, 1/shrink, 1/shrink^2, ..
-    pub fn new(start: Vec<f64>, inner: usize, shrink: f64, exact: Exact) -> Self {
+    /// With at most `inner` steps of conjugate gradients per direction, and a grid of 1, 1/shrink, 1/shrink^2, .., or none.
+    pub fn new(start: Vec<f64>, inner: usize, shrink: Option<f64>, exact: Exact) -> Self {
         Self { x: start, inner, shrink, exact }
     }
 }
@@ -96,7 +96,11 @@ impl Method for Giant {
         let mut go_on = || steps.next().is_some();
         let own = newton_direction(context.objective, &self.x, &gradient, INNER_TOLERANCE, &mut go_on);
         context.estimate(&mut self.exact, round, &own, &mut [], &mut direction)?;
-        let step = grid_search(round, context, &self.x, &direction, dot(&gradient, &direction), self.shrink)?;
+        let slope = dot(&gradient, &direction);
+        let step = match self.shrink {
+            Some(shrink) => grid_search(round, context, &self.x, &direction, slope, shrink)?,
+            None => 1.0,
+        };
         add_scaled(step, &direction, &mut self.x);
         let norm = norm_squared(&gradient).sqrt();
         Ok(Outcome { gradient_norm: Some(norm), step: Some(step), rejected: step == 0.0, gap: None })
