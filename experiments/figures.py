@@ -4,7 +4,7 @@
     COREWIRE_DATA=folder/of/data experiments/figures.py [figure ...]      # mnist-ridge, mnist-logistic, covtype-logistic
 
 COREWIRE names the binary, SEEDS how many seeds the short runs have (3), OUT the folder (experiments/results). Needs no package.
-With ONLY=core-newton that method alone runs again, in all its forms: the rows and curves of others stay as OUT has them.
+With ONLY=core-newton,dane these methods alone run again, in all their forms: the rows and curves of others stay as OUT has them.
 Steps, codecs and k of the baselines are those that `corewire compare` found by tuning; see results/figures.md.
 """
 import collections
@@ -22,34 +22,34 @@ DATA = os.environ["COREWIRE_DATA"]
 SEEDS = int(os.environ.get("SEEDS", "3"))
 HERE = pathlib.Path(__file__).parent
 OUT = pathlib.Path(os.environ.get("OUT", HERE / "results"))
-ONLY = os.environ.get("ONLY")
+ONLY = os.environ["ONLY"].split(",") if "ONLY" in os.environ else None
 # Mbit/s and milliseconds of a round trip.
 LINKS = [(1, 5), (10, 40), (10, 100), (100, 20), (0.1, 0)]
 # Hundreds of rounds, or many rows to pack: one seed.
-LONG = {"core-gd", "cgd", "acgd", "diana", "ef21", "qsgd", "dane", "ship-rows"}
-SHORT = "core-newton,core-newton:detail=10,core-agd,core-cg,cg,cg:codec=int8,giant,one-shot,ship-rows"
-# A quadratic can be solved in one exchange.
-DETAIL = "core-newton:detail=100,core-newton:detail=1e5"
+LONG = {"core-gd", "cgd", "acgd", "diana", "ef21", "qsgd", "ship-rows"}
+SHORT = "core-newton,core-newton:detail=10,core-newton:detail=100,core-agd,core-cg,cg,cg:codec=int8,one-shot,ship-rows"
+# A quadratic can be solved in one exchange, and codes of 8 bits can do without its products.
+QUADRATIC = "core-newton:detail=1e5,cg:codec=int8;replace=0"
 # The split changes nothing for these but the last digits.
 ALIKE = "core-gd,cgd:scale=1"
 # What tuning chose.
 FIGURES = {
     "mnist-ridge": ("figure-1-mnist-ridge.toml", "train-images-idx3-ubyte.gz", {
-        "random": f"{SHORT},{DETAIL},lbfgs:scale=1,disco:scale=1,dane:scale=1024,acgd:scale=1,{ALIKE},"
+        "random": f"{SHORT},{QUADRATIC},giant:search=none,lbfgs:scale=1;memory=20,disco:scale=1,dane:scale=1024,acgd:scale=1,{ALIKE},"
                   "ef21:scale=1024,diana:codec=eden;scale=2,qsgd:scale=2",
-        "label": f"{SHORT},{DETAIL},lbfgs:scale=1,disco:scale=0.5,dane:scale=16,acgd:scale=1,"
+        "label": f"{SHORT},{QUADRATIC},giant,lbfgs:scale=1;memory=20,disco:scale=0.5,dane:scale=16,acgd:scale=1,"
                  "ef21:scale=1024,diana:codec=eden;scale=2,qsgd:scale=1",
     }),
     "mnist-logistic": ("figure-1-mnist-logistic.toml", "train-images-idx3-ubyte.gz", {
-        "random": f"{SHORT},lbfgs:scale=2,disco:scale=1,dane:scale=512,acgd:scale=2,{ALIKE},"
+        "random": f"{SHORT},giant:search=none,lbfgs:scale=2,disco:scale=1,dane:scale=512,acgd:scale=2,{ALIKE},"
                   "ef21:k=32;scale=512,diana:codec=eden;scale=2,qsgd:scale=0.5",
-        "label": f"{SHORT},lbfgs:scale=2,disco:scale=0.25,dane:scale=64,acgd:scale=2,"
+        "label": f"{SHORT},giant:search=none,lbfgs:scale=2,disco:scale=0.25,dane:scale=64,acgd:scale=2,"
                  "ef21:k=32;scale=512,diana:codec=eden;scale=2,qsgd:scale=0.5",
     }),
     "covtype-logistic": ("figure-2-covtype-logistic.toml", "covtype.csv.xz", {
-        "random": f"{SHORT},lbfgs:scale=8,disco:scale=1,dane:scale=2048,acgd:scale=1,{ALIKE},"
+        "random": f"{SHORT},giant:search=none,lbfgs:scale=8,disco:scale=1,dane:scale=2048,acgd:scale=1,{ALIKE},"
                   "ef21:scale=128,diana:codec=qsgd;scale=2,qsgd:scale=2",
-        "label": f"{SHORT},lbfgs:scale=8,disco:scale=1,dane:scale=32,acgd:scale=1,"
+        "label": f"{SHORT},giant,lbfgs:scale=8,disco:scale=1,dane:scale=32,acgd:scale=1,"
                  "ef21:scale=128,diana:codec=qsgd;scale=2,qsgd:scale=1",
     }),
 }
@@ -98,12 +98,12 @@ def recorded(figure, split):
     rows = {}
     for at, line in enumerate(section.splitlines()):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) > 5 and (cells[1] == "yes" or cells[1].startswith("no (")) and cells[0].split(":")[0] != ONLY:
+        if len(cells) > 5 and (cells[1] == "yes" or cells[1].startswith("no (")) and cells[0].split(":")[0] not in ONLY:
             number, unit = cells[4].split()
             wire = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit]
             rows[cells[0]] = (wire if cells[1] == "yes" else 1e15 + at, line, cells[0])
     with open(OUT / f"figure-{figure}-{split}.csv", newline="") as file:
-        points = [point for point in csv.DictReader(file) if point["method"].split(":")[0] != ONLY]
+        points = [point for point in csv.DictReader(file) if point["method"].split(":")[0] not in ONLY]
     return rows, points
 
 
@@ -146,7 +146,7 @@ def main():
     for figure in sys.argv[1:] or FIGURES:
         job, data, splits = FIGURES[figure]
         for split, tuned in splits.items():
-            methods = [method for method in tuned.split(",") if ONLY in (None, method.split(":")[0])]
+            methods = [method for method in tuned.split(",") if ONLY is None or method.split(":")[0] in ONLY]
             found = collections.defaultdict(list)
             with tempfile.TemporaryDirectory() as folder:
                 for run in compare(job, data, split, ",".join(methods), 0, folder):

@@ -8,7 +8,7 @@ use toml::Table;
 
 use crate::header::{self, Header};
 use crate::job::{self, Job};
-use crate::run_folder;
+use crate::{run_folder, session};
 
 /// A run that was kept.
 pub struct Earlier {
@@ -57,17 +57,39 @@ impl Earlier {
         self.header.about(&self.contents.header)
     }
 
-    /// x0, which must be the one that the run began with.
+    /// x0, which must be the one that the run began with: by the folder's own file, or where that is gone, by what the run began from.
     pub fn start(&self) -> Result<Vec<f64>> {
         let path = self.folder.join("start.safetensors");
-        let (mut vectors, about) = journal::read_model(&path)?;
-        self.check_belongs(&path, &about)?;
-        let start = vectors.remove("x").unwrap_or_default();
+        if path.exists() {
+            let (mut vectors, about) = journal::read_model(&path)?;
+            self.check_belongs(&path, &about)?;
+            return self.checked(vectors.remove("x").unwrap_or_default(), &path, "put back the file of this run");
+        }
+        let zeros = vec![0.0; self.header.facts().dim];
+        if header::digest_of(&zeros) == self.header.start {
+            return Ok(zeros);
+        }
+        match self.job(&[])?.problem.start {
+            Some(from) if from.exists() => self.start_from(&from),
+            _ => {
+                bail!(
+                    "{} is not there; `corewire replay {} --start FILE` takes the model or the tensors that this run began from",
+                    path.display(),
+                    self.folder.display()
+                )
+            }
+        }
+    }
+
+    /// x0 from a model or from tensors of PyTorch's, which must be those that the run began with.
+    pub fn start_from(&self, path: &Path) -> Result<Vec<f64>> {
+        let start = session::network_start(path, &self.job(&[])?, &self.header.layout())?;
+        self.checked(start, path, "take the file that this run began from")
+    }
+
+    fn checked(&self, start: Vec<f64>, path: &Path, advice: &str) -> Result<Vec<f64>> {
         if header::digest_of(&start) != self.header.start {
-            bail!(
-                "{}: its `start` is not the point where journal.bin began; put back the file of this run",
-                path.display()
-            );
+            bail!("{}: its `start` is not the point where journal.bin began; {advice}", path.display());
         }
         Ok(start)
     }

@@ -53,8 +53,9 @@ impl Header {
         let Facts { dim, blocks, machines, strong_convexity, quadratic, convex, trace_known, proximal } =
             prepared.facts;
         let numbers = |constants: &Constants| corewire_comm::numbers::read(&constants.to_bytes()).collect();
-        let layout =
-            prepared.constants.as_ref().map_or_else(|| Layout::vector(dim), |constants| constants.layout.clone());
+        let pooled = || session.pooled.as_ref().map(|pooled| pooled.problem.layout());
+        let given = prepared.constants.as_ref().map(|constants| constants.layout.clone());
+        let layout = given.or_else(pooled).unwrap_or_else(|| Layout::vector(dim));
         Self {
             version: VERSION.to_owned(),
             commitment: session.seed.commitment().to_string(),
@@ -143,8 +144,13 @@ impl Header {
             return Ok(Constants::none(self.dim, self.machines, self.proximal()));
         };
         let bytes = corewire_comm::numbers::to_bytes(numbers);
-        Constants::from_bytes(&bytes, self.machines, Layout::new(self.layout.iter().cloned()), self.proximal())
+        Constants::from_bytes(&bytes, self.machines, self.layout(), self.proximal())
             .context("journal.bin: its `constants` are not understood")
+    }
+
+    /// The blocks of the coordinates.
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.layout.iter().cloned())
     }
 
     /// Refuses another seed.

@@ -67,6 +67,9 @@ enum Command {
         /// After this many rounds; all by default.
         #[arg(long)]
         to: Option<u64>,
+        /// The model or the tensors that the network began from, where its folder has lost start.safetensors.
+        #[arg(long, value_name = "FILE")]
+        start: Option<PathBuf>,
         /// Where the model goes.
         #[arg(long, default_value = "model.safetensors")]
         out: PathBuf,
@@ -80,7 +83,7 @@ enum Command {
     /// What a model says of rows of data, one line each.
     #[command(after_help = "Example:\n  corewire predict --model runs/first/model.safetensors digits")]
     Predict(evaluate::Arguments),
-    /// Write a linear model for other programs: JSON with scikit-learn's names, and ONNX.
+    /// Write a model for other programs: a linear one as JSON with scikit-learn's names and as ONNX, a network as PyTorch's tensors.
     #[command(
         after_help = "Example:\n  corewire export runs/first/model.safetensors --sklearn model.json --onnx model.onnx"
     )]
@@ -161,7 +164,14 @@ enum JournalCommand {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help is no error; words that are not understood end with 1, since 2 says that a target was missed.
+            let told = error.print();
+            return if error.use_stderr() || told.is_err() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
     // Sketches share a pool of threads, which would panic on its own where the system gives none.
     if let Err(error) = rayon::ThreadPoolBuilder::new().build_global() {
         eprintln!(
@@ -176,7 +186,7 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Command::Replay { folder, to, out, json } => replay::replay(&folder, to, &out, json),
+        Command::Replay { folder, to, start, out, json } => replay::replay(&folder, to, start.as_deref(), &out, json),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments),
         Command::Predict(arguments) => evaluate::predict(&arguments),
         Command::Export(arguments) => export::run(&arguments),

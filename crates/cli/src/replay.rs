@@ -13,7 +13,7 @@ use crate::earlier::Earlier;
 use crate::{job, out, session};
 
 /// What a replay of a run begins with: makes its method, fresh, as often as it is asked.
-fn methods(earlier: &Earlier) -> Result<impl Fn() -> Result<Box<dyn Method>>> {
+fn methods(earlier: &Earlier, start: Option<&Path>) -> Result<impl Fn() -> Result<Box<dyn Method>>> {
     let job = earlier.job(&[])?;
     if job.graph.as_ref().is_some_and(job::GraphSpec::gossips) {
         bail!("a run by gossip has no common state and cannot be replayed; with `graph.gossip` = \"tree\" it could be");
@@ -21,9 +21,10 @@ fn methods(earlier: &Earlier) -> Result<impl Fn() -> Result<Box<dyn Method>>> {
     let header = &earlier.header;
     let seed = session::seed(&job)?;
     header.check_seed(&seed)?;
-    let (facts, constants, start) = (header.facts(), header.constants()?, earlier.start()?);
+    let (facts, constants) = (header.facts(), header.constants()?);
+    let start = start.map_or_else(|| earlier.start(), |path| earlier.start_from(path))?;
     if start.len() != facts.dim {
-        bail!("start.safetensors has {} coordinates and the journal {}", start.len(), facts.dim);
+        bail!("the start has {} coordinates and the journal {}", start.len(), facts.dim);
     }
     let info = catalogue::find(&header.method).map_err(|error| anyhow!(error))?;
     let randomness = CommonRandomness::new(&seed);
@@ -43,10 +44,10 @@ fn methods(earlier: &Earlier) -> Result<impl Fn() -> Result<Box<dyn Method>>> {
 }
 
 /// `corewire replay`.
-pub fn replay(folder: &Path, to: Option<u64>, path: &Path, json: bool) -> Result<()> {
+pub fn replay(folder: &Path, to: Option<u64>, start: Option<&Path>, path: &Path, json: bool) -> Result<()> {
     let earlier = Earlier::open(folder)?;
     let rounds = to.unwrap_or(earlier.contents.rounds.len() as u64);
-    let mut method = methods(&earlier)?()?;
+    let mut method = methods(&earlier, start)?()?;
     replay::replay(&mut *method, &earlier.contents, earlier.header.facts(), rounds)?;
     let digest = digest_of(&mut *method);
     // What the run's own model says of rows and classes holds for this one too.
@@ -145,7 +146,7 @@ pub fn verify(folder: &Path, json: bool) -> Result<()> {
 fn follow(earlier: &Earlier, snapshots: &[Stored], found: &mut Findings) -> Result<()> {
     let (contents, facts) = (&earlier.contents, earlier.header.facts());
     let rounds = contents.rounds.len() as u64;
-    let fresh = methods(earlier)?;
+    let fresh = methods(earlier, None)?;
     let mut method = fresh()?;
     let unclear = "every record is whole, but they cannot be replayed";
     replay::prepare(&mut *method, contents, facts).context(unclear)?;

@@ -18,6 +18,8 @@ use crate::memory::{self, Size};
 
 /// What sending rows would take is measured on so many of them at most.
 const MOST_EXAMPLES: usize = 500;
+/// And on so many numbers: to pack pictures takes seconds.
+const MOST_NUMBERS: usize = 1 << 19;
 
 /// All rows, in this process.
 #[derive(Clone)]
@@ -42,6 +44,7 @@ impl Pooled {
         let rows = corewire_data::pack(example)?.len() as f64 * share / example.rows() as f64;
         Ok(Some(rows + 4.0 * self.problem.dim() as f64))
     }
+
     /// The rows as they can be sent, if they are from a file.
     pub fn shipment(&self) -> Option<Arc<dyn Shipment>> {
         let unprepared = Arc::clone(self.unprepared.as_ref()?);
@@ -133,7 +136,12 @@ fn unprepared(job: &Job, randomness: &CommonRandomness) -> Result<(Raw, Option<R
 /// Rows as the job wants them, shared out.
 fn prepared(job: &Job, raw: Raw, kept: Option<Raw>, randomness: &CommonRandomness) -> Result<Pooled> {
     let spec = &job.problem;
-    let example: Vec<usize> = (0..raw.rows()).step_by(job.machines).take(MOST_EXAMPLES).collect();
+    let columns = match &raw {
+        Raw::Rows(set, _) => set.matrix.dim(),
+        Raw::Table(table) => table.columns.len(),
+    };
+    let most = MOST_EXAMPLES.min(MOST_NUMBERS / columns.max(1)).max(1);
+    let example: Vec<usize> = (0..raw.rows()).step_by(job.machines).take(most).collect();
     let example = (!example.is_empty()).then(|| Arc::new(raw.select(&example)));
     let schema = match &raw {
         Raw::Table(table) => Some(Survey::of(table).schema(spec.read.columns.missing)),

@@ -145,7 +145,10 @@ impl Session {
             session.time("reading", |session| {
                 let pooled = pool(&session.job, &session.randomness)?;
                 session.job.settle_epochs(pooled.problem.row_count());
-                session.start = network_start(&session.job, &pooled.problem.layout())?;
+                let start = |path: &std::path::PathBuf| {
+                    network_start(path, &session.job, &pooled.problem.layout()).map(Arc::new)
+                };
+                session.start = session.job.problem.start.as_ref().map(start).transpose()?;
                 session.pooled = Some(pooled);
                 Ok(())
             })?;
@@ -428,18 +431,17 @@ pub fn shares(problem: &Problem) -> Vec<String> {
     (0..problem.machines()).map(|rank| problem.share_digest(rank).unwrap_or_default()).collect()
 }
 
-/// Where a network begins, if a file says so: a model of corewire's own, or tensors under PyTorch's names.
-fn network_start(job: &Job, layout: &Layout) -> Result<Option<Arc<Vec<f64>>>> {
-    let Some(path) = &job.problem.start else { return Ok(None) };
+/// Where a network begins, by a file: a model of corewire's own, or tensors under PyTorch's names.
+pub fn network_start(path: &Path, job: &Job, layout: &Layout) -> Result<Vec<f64>> {
     let shown = path.display();
     memory::plain_file(path, memory::allowed(&job.limits) / 8)
-        .with_context(|| format!("cannot read `problem.start` {shown}"))?;
+        .with_context(|| format!("cannot read {shown}, from which the network begins"))?;
     if let Ok((mut vectors, _)) = corewire_journal::read_model(path) {
         let x = vectors.remove("x").unwrap_or_default();
         if x.len() != layout.dim() {
             bail!("{shown} has {} parameters, and the network wants {}", x.len(), layout.dim());
         }
-        return Ok(Some(Arc::new(x)));
+        return Ok(x);
     }
     let tensors = corewire_journal::read_tensors(path)?;
     let mut start = Vec::with_capacity(layout.dim());
@@ -454,7 +456,7 @@ fn network_start(job: &Job, layout: &Layout) -> Result<Option<Arc<Vec<f64>>>> {
         }
         start.extend(tensor.values.iter().map(|&value| f64::from(value)));
     }
-    Ok(Some(Arc::new(start)))
+    Ok(start)
 }
 
 /// How many numbers these rows have.

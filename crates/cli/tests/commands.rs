@@ -5,6 +5,20 @@ mod tool;
 use tool::*;
 
 #[test]
+fn words_that_are_not_understood_end_with_1_and_help_with_0() {
+    for wrong in [&["run", "--nonsense"][..], &["nonsense"], &["run", "--resume"], &[]] {
+        let output = corewire(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{wrong:?}");
+    }
+    for asked in [&["--help"][..], &["run", "--help"], &["--version"]] {
+        let output = corewire(asked).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{asked:?}");
+        assert!(output.stderr.is_empty() && !output.stdout.is_empty(), "{asked:?}");
+    }
+}
+
+#[test]
 fn every_command_explains_itself_with_an_example() {
     for command in [
         &["run"][..],

@@ -189,6 +189,52 @@ fn a_network_that_is_killed_again_and_again_ends_with_the_digest_of_an_undisturb
     assert_eq!(object(&["journal", "verify", &path])["digest"], whole["digest"]);
 }
 
+/// A journal and a job of a few kilobytes are all of a fine-tune, for whoever has what it began from.
+#[test]
+fn a_fine_tune_is_its_journal_and_what_it_began_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (base, tuned, tensors) = (at("base"), at("tuned"), at("base.safetensors"));
+    let keys = [&DIGITS[..], &["method.name=core-sgd", "stop.rounds=30"]].concat();
+    object(&[&["run", "--out", text(&base)], &settings(&keys)[..]].concat());
+    let model = base.join("model.safetensors");
+    printed(&["export", text(&model), "--pytorch", text(&tensors)]);
+    let start = format!("problem.start={}", tensors.display());
+    let keys = [&keys[..], &[&start, "method.ratio=200", "method.step=0.01", "method.seed=4"]].concat();
+    let whole = object(&[&["run", "--out", text(&tuned)], &settings(&keys)[..]].concat());
+    for entry in std::fs::read_dir(&tuned).unwrap().map(|entry| entry.unwrap()) {
+        if !["journal.bin", "job.toml"].map(Into::into).contains(&entry.file_name()) {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let kept = |name: &str| std::fs::metadata(tuned.join(name)).unwrap().len();
+    assert!(kept("journal.bin") + kept("job.toml") < std::fs::metadata(&tensors).unwrap().len() / 4);
+    // The job says where it began.
+    let replayed = object(&["replay", text(&tuned), "--out", text(&at("again.safetensors"))]);
+    assert_eq!(replayed["digest"], whole["digest"]);
+    // Elsewhere the user does.
+    let moved = at("moved.safetensors");
+    std::fs::rename(&tensors, &moved).unwrap();
+    let told = complaint(&["replay", text(&tuned), "--out", text(&at("none.safetensors"))]);
+    assert!(told.contains("start.safetensors is not there") && told.contains("--start FILE"), "{told}");
+    let again = object(&["replay", text(&tuned), "--start", text(&moved), "--out", text(&at("again.safetensors"))]);
+    assert_eq!(again["digest"], whole["digest"]);
+    // Another start, the base before it was narrowed to 32 bits, is none.
+    let told = complaint(&["replay", text(&tuned), "--start", text(&model), "--out", text(&at("none.safetensors"))]);
+    assert!(told.contains("is not the point where journal.bin began"), "{told}");
+}
+
+#[test]
+fn all_methods_that_train_networks_are_compared_by_one_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = [&DIGITS[..], &["problem.rows=300", "problem.hidden=4", "stop.rounds=3"]].concat();
+    let arguments = ["compare", "--methods", "all", "--no-tune", "--out", text(folder.path())];
+    let runs = objects(&[&arguments[..], &settings(&keys)[..]].concat());
+    let ids: Vec<&str> = runs.iter().map(|run| run["method"].as_str().unwrap()).collect();
+    assert!(["core-sgd", "sgd", "eden", "powersgd", "onebit-adam"].iter().all(|id| ids.contains(id)), "{ids:?}");
+    assert!(runs.iter().all(|run| run["error"].is_null()), "{runs:?}");
+}
+
 /// Pictures in the binary format of CIFAR-100: each of a hundred classes has a colour and a place that is lighter.
 fn cifar_100(pictures: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -221,6 +267,32 @@ fn what_travels_is_a_parameter_of_every_method_that_trains_networks() {
     let named = trained(&["method.name=eden:send=momentum"]);
     assert_eq!(named, trained(&["method.name=eden", "method.send=momentum"]));
     assert_ne!(named, trained(&["method.name=eden"]));
+    // Every method reads it, or has a momentum of its own and says so.
+    let trains = complaint(&["run", "--set", "problem.model=mlp", "--set", "method.name=ef21"]);
+    let those = trains.split("take one of ").nth(1).unwrap().split(';').next().unwrap();
+    let mut own = Vec::new();
+    for id in those.split(", ").map(str::trim).filter(|id| *id != "core-nonconvex") {
+        let digest = |send: &str| {
+            let keys = ["stop.rounds=8", "method.step=0.01", "problem.rows=400", "problem.hidden=8"].map(str::to_owned);
+            let keys = [&keys[..], &[format!("method.name={id}:send={send}")]].concat();
+            let keys: Vec<&str> = DIGITS.into_iter().chain(keys.iter().map(String::as_str)).collect();
+            let output = corewire(&[&["run", "--json"], &settings(&keys)[..]].concat()).output().unwrap();
+            match output.status.code() {
+                Some(1) => Err(String::from_utf8(output.stderr).unwrap()),
+                _ => Ok(serde_json::from_slice::<Value>(&output.stdout).unwrap()["digest"].clone()),
+            }
+        };
+        match (digest("gradient"), digest("momentum")) {
+            (Err(told), _) => {
+                assert!(told.contains("keeps a momentum of its own by its rule"), "{id}: {told}");
+                own.push(id);
+            }
+            // Without a codec the two are one.
+            (Ok(gradient), Ok(momentum)) => assert!(gradient != momentum || ["sgd", "cgd"].contains(&id), "{id}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    assert_eq!(own, ["dgc", "fetchsgd", "onebit-adam"]);
     let refused = |keys: &[&str]| complaint(&[&["run"], &settings(keys)[..]].concat());
     let told = refused(&["problem.model=mlp", "method.name=eden:send=news"]);
     assert!(told.contains("it must be momentum, gradient or auto"), "{told}");

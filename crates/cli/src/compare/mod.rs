@@ -33,7 +33,9 @@ const DEFAULT: &str = "\
 /// Rows are sent, without being asked for, up to so many entries.
 const MOST_SENT: usize = 4_000_000;
 /// What it trains networks with: each kind of compression that has been proposed for them.
-const NETWORKS: &str = "core-sgd,sgd,qsgd,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden,onebit-adam";
+const NETWORKS: &str = "\
+    core-sgd,core-sgd:send=gradient,sgd,qsgd,qsgd:send=momentum,terngrad,ef-signsgd,topk-ef,dgc,powersgd,drive,eden,eden:send=momentum,\
+    onebit-adam";
 /// Arguments of `corewire compare`.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -93,7 +95,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.seeds > 1 && session.job.method.seed_file.is_some() {
         bail!("`--seeds` counts up from `method.seed`, and a secret seed is one: remove `method.seed_file`");
     }
-    let mut wanted = methods(arguments.methods.as_deref().unwrap_or(if network { NETWORKS } else { DEFAULT }))?;
+    let named = arguments.methods.as_deref().unwrap_or(if network { NETWORKS } else { DEFAULT });
+    let mut wanted = methods(named, network)?;
     if arguments.methods.as_deref().is_none_or(|methods| methods == "all") {
         // There must be rows, and not so many that packing them takes minutes; what they would take is told all the same.
         let sends = session.problem()?.data().is_some_and(|data| data.matrix.nonzeros() <= MOST_SENT);
@@ -198,11 +201,12 @@ pub fn rebuild(folder: &Path, json: bool) -> Result<()> {
 }
 
 /// The methods of `--methods`. Commas separate methods; a part with `=` but no `:` belongs to the method before it.
-fn methods(text: &str) -> Result<Vec<(String, BTreeMap<String, String>)>> {
+fn methods(text: &str, network: bool) -> Result<Vec<(String, BTreeMap<String, String>)>> {
     let text = match text {
         "all" => {
-            let wanted = |info: &&catalogue::MethodInfo| {
-                info.family != "decentralised" && !matches!(info.id, "core-nonconvex" | "core-sgd")
+            let wanted = |info: &&catalogue::MethodInfo| match network {
+                true => info.trains() && !info.compares() && info.id != "cgd",
+                false => info.family != "decentralised" && !matches!(info.id, "core-nonconvex" | "core-sgd"),
             };
             catalogue::methods().filter(wanted).map(|info| info.id).collect::<Vec<_>>().join(",")
         }

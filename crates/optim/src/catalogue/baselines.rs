@@ -1370,6 +1370,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
             let start = b.start();
             let warm_up = v.count("warmup", 20, 1, usize::MAX)? as u64;
             let betas = (v.number("beta1", 0.9, 0.0, 0.9999)?, v.number("beta2", 0.95, 0.0, 0.99999)?);
+            b.keeps_its_own_momentum()?;
             let training = b.settings.training.as_ref();
             let batch =
                 training.map_or_else(|| b.batch(), |training| Ok(Some(Batch::new(training.batch, randomness))))?;

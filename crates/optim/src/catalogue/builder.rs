@@ -281,12 +281,24 @@ impl Builder<'_> {
         self.remembering(estimator, delta, 1.0)
     }
 
+    /// Refuses a word on what travels where a method's rule has a momentum of its own.
+    pub(super) fn keeps_its_own_momentum(&self) -> Result<(), String> {
+        let id = self.values.info.id;
+        match &self.settings.training {
+            Some(training) if training.sent.is_some() => {
+                Err(format!("`{id}` keeps a momentum of its own by its rule: remove `send`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Any estimator with an error memory; `gain` is how often a gradient counts over all rounds.
     pub(super) fn remembering(&self, estimator: impl MeanEstimator + 'static, delta: f64, gain: f64) -> Built {
         let (step, batch) = self.remembered_step(delta, gain)?;
         match &self.settings.training {
             // It has a momentum of its own, which sums.
             Some(training) if gain > 1.0 => {
+                self.keeps_its_own_momentum()?;
                 let batch = Some(Batch::new(training.batch, self.randomness));
                 Ok(boxed(
                     GradientMethod::new(estimator, training.descent(self.start(), 0.0, self.scale)).with_batch(batch),

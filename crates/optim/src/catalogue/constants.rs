@@ -177,9 +177,8 @@ impl Constants {
     /// The numbers as bytes, so that every process works with those of machine 0; layout and proximal step are known to all.
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { smoothness, max_smoothness, mean_smoothness, strong_convexity, trace, coupling, .. } = *self;
-        let [measured, convex] = [self.measured, self.convex].map(|flag| f64::from(u8::from(flag)));
-        let numbers =
-            [smoothness, max_smoothness, mean_smoothness, measured, convex, strong_convexity, trace, coupling];
+        let flags = f64::from(u8::from(self.measured) + 2 * u8::from(!self.convex));
+        let numbers = [smoothness, max_smoothness, mean_smoothness, flags, strong_convexity, trace, coupling];
         let mut bytes = numbers::to_bytes(&numbers);
         numbers::push(self.diagonal.as_deref().unwrap_or(&[]), &mut bytes);
         bytes
@@ -188,18 +187,17 @@ impl Constants {
     /// Undoes [`Constants::to_bytes`].
     pub fn from_bytes(bytes: &[u8], machines: usize, layout: Layout, proximal: Proximal) -> Option<Self> {
         let numbers: Vec<f64> = numbers::read(bytes).collect();
-        let (
-            &[smoothness, max_smoothness, mean_smoothness, measured, convex, strong_convexity, trace, coupling],
-            diagonal,
-        ) = numbers.split_first_chunk::<8>()?;
+        let (&[smoothness, max_smoothness, mean_smoothness, flags, strong_convexity, trace, coupling], diagonal) =
+            numbers.split_first_chunk::<7>()?;
+        let flags = flags as u8;
         let dim = layout.dim();
         let diagonal = (diagonal.len() == dim && dim > 0).then(|| diagonal.to_vec());
         Some(Self {
             smoothness,
             max_smoothness,
             mean_smoothness,
-            measured: measured > 0.0,
-            convex: convex > 0.0,
+            measured: flags & 1 == 1,
+            convex: flags & 2 == 0,
             strong_convexity,
             trace,
             machines,

@@ -44,6 +44,12 @@ impl Layered {
         Self { network, pixels: pixels(matrix), labels, weight, alpha, augment }
     }
 
+    /// Rows as pictures, also where the network does not look at them as such; none where they are not square.
+    fn picture(&self) -> Option<Shape> {
+        let input = self.network.input();
+        if input.pixels() > 1 { Some(input) } else { Shape::of_columns(input.len()) }
+    }
+
     fn row(&self, row: usize) -> &[f32] {
         let len = self.network.input().len();
         &self.pixels[row * len..(row + 1) * len]
@@ -136,17 +142,18 @@ impl Objective for Layered {
             let weight = self.weight * self.labels.len() as f64 / rows.len() as f64;
             // Batch norm wants the batch as a whole.
             let together = if self.network.kept().is_empty() { TOGETHER } else { rows.len() };
+            let picture = self.picture().filter(|_| self.augment);
             let mut pixels = Vec::with_capacity(together.min(rows.len()) * self.network.input().len());
             for rows in rows.chunks(together) {
                 pixels.clear();
                 for &row in rows {
-                    match self.augment {
-                        false => pixels.extend_from_slice(self.row(row)),
-                        true => {
+                    match picture {
+                        None => pixels.extend_from_slice(self.row(row)),
+                        Some(shape) => {
                             let mut place = || words.next_below(2 * PADDING as u64 + 1) as usize;
                             let (down, right) = (place(), place());
                             let mirrored = words.next_coin(0.5);
-                            cut_out(self.network.input(), self.row(row), down, right, mirrored, &mut pixels);
+                            cut_out(shape, self.row(row), down, right, mirrored, &mut pixels);
                         }
                     }
                 }
@@ -172,7 +179,32 @@ fn widen(gradient: &[f32], alpha: f64, x: &[f64], out: &mut [f64]) {
 
 #[cfg(test)]
 mod tests {
+    use corewire_nn::Architecture;
+    use corewire_sketch::{CommonRandomness, Purpose, Seed};
+
     use super::*;
+
+    /// A network that looks at rows as columns gets pictures that were moved, and not rows whose every column was moved out of sight.
+    #[test]
+    fn an_mlp_is_trained_on_moved_pictures_too() {
+        let side = 12;
+        let network = Arc::new(Network::new(Architecture::Mlp { hidden: 4 }, side * side, 2).unwrap());
+        let pixels: Vec<f64> = (0..side * side).map(|at| if at / side % 2 == 0 { 1.0 } else { 0.5 }).collect();
+        let x: Vec<f64> = (0..network.dim()).map(|j| ((j * 37 % 11) as f64 - 5.0) / 50.0).collect();
+        let gradient = |augment| {
+            let matrix = Matrix::dense(pixels.clone(), side * side);
+            let mut layered = Layered::new(Arc::clone(&network), &matrix, vec![1], 1.0, 0.0, augment);
+            let mut words = CommonRandomness::new(&Seed::reproducible(1)).words(Purpose::Synthetic, 0, 0);
+            let mut out = vec![0.0; x.len()];
+            layered.batch_gradient(&x, &[0; 20], &mut words, &mut out);
+            out
+        };
+        // The first layer's gradient is a sum of the rows, of which no more than borders are moved out of sight.
+        let (whole, moved) = (gradient(false), gradient(true));
+        let first = |gradient: &[f64]| gradient[..4 * side * side].iter().map(|entry| entry.abs()).sum::<f64>();
+        assert!((0.5..1.5).contains(&(first(&moved) / first(&whole))), "{} of {}", first(&moved), first(&whole));
+        assert_ne!(whole, moved);
+    }
 
     #[test]
     fn a_cut_out_from_the_middle_is_the_picture_and_elsewhere_it_is_moved() {
