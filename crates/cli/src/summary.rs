@@ -163,6 +163,9 @@ fn descent_rounds(session: &Session, target: f64) -> Option<u64> {
     optimum::rounds_of_descent(&mut *pooled, problem.start(), session.optimum?, target, false, most)
 }
 
+/// core-newton takes twenty rounds or so, and rarely fifty.
+const SLOW: u64 = 100;
+
 /// The closing words.
 pub fn print(
     session: &Session,
@@ -216,13 +219,24 @@ pub fn print(
         (_, Ended::Diverged) => {
             format!("diverged {after}: take a smaller `method.step` or a larger `method.budget`")
         }
-        (Some(relative), ended) => format!("{} {after} at {relative:.1e}", words(ended)),
-        (None, ended) => {
-            let value = last.value.map_or(String::new(), |value| format!(" at f = {value:.6}"));
+        // A network has no f* to be near to.
+        (Some(relative), ended) if !job.problem.model.is_network() => {
+            format!("{} {after} at {relative:.1e}", words(ended))
+        }
+        (_, ended) => {
+            let loss = if job.problem.model.is_network() { "a training loss of" } else { "f =" };
+            let value = last.value.map_or(String::new(), |value| format!(" at {loss} {value:.6}"));
             format!("{} {after}{value}", words(ended))
         }
     };
     out::line(&format!("{state}, in {}", units::seconds(last.seconds)))?;
+    let aimed = job.stop.target().is_some() || job.stop.gap.is_some() || job.stop.gap_absolute.is_some();
+    if prepared.info.estimates_gap() && aimed && finish.ended == Ended::Rounds && last.round >= SLOW {
+        out::line(
+            "so many rounds say that the curvature the machines tell does not stand for f: a larger `problem.alpha`, `problem.normalise` \
+             = \"unit\", `core-newton:detail=10` or another method may do better; `corewire inspect` weighs them",
+        )?;
+    }
     let bytes = |count: f64| units::bytes(count);
     out::line(&format!(
         "{} on the wire per machine: {} up, {} down, {} set-up, {} control, {} frames",

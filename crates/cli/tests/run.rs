@@ -257,6 +257,18 @@ fn without_a_penalty_core_newton_adds_what_it_needs_says_so_and_stops_by_its_own
 }
 
 #[test]
+fn core_newton_that_does_not_end_says_what_may_help() {
+    let keys = ["problem.rows=200", "machines.count=4", "method.name=core-newton", "stop.target=0"];
+    let advises = |more: &[&str]| {
+        printed(&[&["run"], &settings(&[&keys[..], more].concat())[..]].concat()).contains("a larger `problem.alpha`")
+    };
+    // Nothing ends so near to the optimum.
+    assert!(advises(&["stop.rounds=120", "stop.gap=1e-300"]));
+    assert!(!advises(&["stop.rounds=20", "stop.gap=1e-300"]));
+    assert!(!advises(&["stop.rounds=120"]), "all rounds were wanted");
+}
+
+#[test]
 fn a_curvature_whose_trace_is_below_zero_ends_in_numbers_and_not_in_a_panic() {
     // A regulariser this strong and not convex makes the Hessian's trace negative away from the start.
     let keys = [
