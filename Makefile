@@ -136,9 +136,11 @@ $(BROWSER)/node_modules/playwright-core:
 fuzz: ## Fuzzes every reader for five seconds.
 	cargo test --quiet -p corewire-fuzz -- --nocapture
 
-# The wheel is a debug build: the workspace optimises those, and most of it is there already.
+# The wheel is a debug build: the workspace optimises those, and most of it is there already. A test takes networks to PyTorch and back by
+# the command line.
 python: $(PYTHON)/bin/pytest ## Builds the Python wheel and runs its tests, with PyTorch, in a virtual environment that is kept.
 	@if ! [ -x $< ]; then echo "skipped: the Python package, its environment cannot be made"; exit 0; fi; \
+	cargo build --quiet -p corewire-cli; \
 	rm -rf $(PYTHON)/wheels; \
 	$(PYTHON)/bin/maturin build --quiet --manifest-path python/Cargo.toml --interpreter $(PYTHON)/bin/python --out $(PYTHON)/wheels; \
 	$(PYTHON)/bin/pip install --quiet --force-reinstall --no-deps $(PYTHON)/wheels/*.whl; \

@@ -26,7 +26,7 @@ ONLY = os.environ["ONLY"].split(",") if "ONLY" in os.environ else None
 # Mbit/s and milliseconds of a round trip.
 LINKS = [(1, 5), (10, 40), (10, 100), (100, 20), (0.1, 0)]
 # Hundreds of rounds, or many rows to pack: one seed.
-LONG = {"core-gd", "cgd", "acgd", "diana", "ef21", "qsgd", "ship-rows"}
+LONG = {"core-gd", "cgd", "acgd", "diana", "ef21", "qsgd", "dane", "ship-rows"}
 SHORT = "core-newton,core-newton:detail=10,core-newton:detail=100,core-agd,core-cg,cg,cg:codec=int8,one-shot,ship-rows"
 # A quadratic can be solved in one exchange, and codes of 8 bits can do without its products.
 QUADRATIC = "core-newton:detail=1e5,cg:codec=int8;replace=0"

@@ -65,7 +65,7 @@ def test_bad_arguments_are_named():
 
 def tool():
     """The command line, where it has been built."""
-    root = pathlib.Path(__file__).parents[2] / "target"
+    root = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or pathlib.Path(__file__).parents[2] / "target")
     built = [root / profile / "corewire" for profile in ("release", "debug")]
     found = [path for path in built if path.exists()]
     return str(max(found, key=os.path.getmtime)) if found else shutil.which("corewire")
@@ -103,13 +103,13 @@ def test_a_resnet18_goes_to_torchvision_and_back(tmp_path):
         expected = functional.softmax(net(scaled), 1).numpy()
     assert probabilities.shape == (rows, 4)
     assert np.abs(probabilities - expected).max() < 1e-3
-    # And back: f at a start from torch's tensors is torch's loss with the statistics of each batch.
+    # And back: f at a start from torch's tensors is torch's loss with the statistics of each batch, one machine's 64 rows.
     safetensors.save_file(net.state_dict(), tmp_path / "back.safetensors")
-    again = run("stop.rounds=0", "problem.start=back.safetensors")
+    again = run("stop.rounds=0", "problem.start=back.safetensors", "machines.count=1")
     net.train()
     with torch.no_grad():
         labels = torch.arange(rows) % 4
         order = torch.arange(rows)
         loss = functional.cross_entropy(net(scaled[order]), labels[order]).item()
-    # f is over the parts of each machine, each with its own statistics: near the loss of the whole, not equal to it.
-    assert again["initial"] == pytest.approx(loss, rel=0.2)
+    # 32-bit sums in another order, through eighteen layers.
+    assert again["initial"] == pytest.approx(loss, rel=1e-4)
