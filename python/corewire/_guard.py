@@ -14,17 +14,24 @@ WATCHED = 8
 class Guard:
     """Looks at optimisers and gradients for mistakes with which something else would be trained in silence.
 
-    Nothing of the state is in it, so that a state which nobody holds any more is gone, and its guard with it.
+    Nothing of the state is in it, so that a state which nobody holds any more is gone, and its guard with it. It looks at nothing until
+    `begin`: whoever averages tensors without the hook may train them by any optimiser.
     """
 
     def __init__(self, ours: set[int]) -> None:
-        self.ours, self.any_exchange, self.watching = ours, False, False
+        self.ours, self.any_exchange, self.watching, self.begun = ours, False, False, False
         # Of the watched parameters whose gradients have grown since the last exchange: whether they began at zero, and not at an estimate.
         self.own: dict[int, bool] = {}
-        self.handles = [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
+        self.handles: list[Any] = []
+
+    def begin(self) -> None:
+        """Looks at all optimisers from here on."""
+        if not self.begun:
+            self.begun = True
+            self.handles += [register_optimizer_step_pre_hook(self._before_step), register_optimizer_step_post_hook(self._after_step)]
 
     def close(self) -> None:
-        self.watching = True
+        self.watching = self.begun = True
         for handle in self.handles:
             handle.remove()
 

@@ -207,6 +207,33 @@ def test_tensors_are_averaged_wherever_they_lie_and_whole_numbers_refused():
         all_reduce_mean(torch.arange(12), CoreState([torch.zeros(12, requires_grad=True)], beta=0))
 
 
+def test_a_plain_tensor_needs_no_gradient():
+    tensor = torch.arange(12.0)
+    exact = tensor.clone()
+    assert torch.equal(all_reduce_mean(tensor, CoreState([tensor], beta=0)), exact) and torch.equal(tensor, exact)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, lambda these: torch.optim.SGD(these, lr=0.1, momentum=0.9)])
+def test_local_optimisers_train_what_is_averaged_without_the_hook(kind):
+    net = torch.nn.Linear(3, 3)
+    # A frozen parameter is not averaged, as with a module.
+    state, optimizer = CoreState([*net.parameters(), torch.nn.Parameter(torch.ones(5), requires_grad=False)], beta=0), kind(net.parameters())
+    for _ in range(2):
+        for _ in range(3):
+            net(torch.ones(1, 3)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        common = torch.nn.utils.parameters_to_vector(net.parameters()).detach()
+        torch.nn.utils.vector_to_parameters(all_reduce_mean(common, state), net.parameters())
+    assert state.stats().steps == 2
+    # Whoever moves a momentum into such a state is looked at as any other.
+    state = CoreState(list(net.parameters()))
+    state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+    net(torch.ones(1, 3)).sum().backward()
+    with pytest.raises(ValueError, match="a momentum of its own"):
+        optimizer.step()
+
+
 @pytest.mark.parametrize("repetition", range(50 if SOAK else 5))
 def test_short_runs_do_not_hang(tmp_path, repetition):
     found = answers(4, "train", tmp_path, "steps=4", seconds=90)
