@@ -18,8 +18,10 @@ class Guard:
     `begin`: whoever averages tensors without the hook may train them by any optimiser.
     """
 
-    def __init__(self, ours: set[int]) -> None:
+    def __init__(self, ours: set[int], frozen: dict[int, str]) -> None:
         self.ours, self.any_exchange, self.watching, self.begun = ours, False, False, False
+        # What was frozen when the state was made, in words.
+        self.frozen = frozen
         # Of the watched parameters whose gradients have grown since the last exchange: whether they began at zero, and not at an estimate.
         self.own: dict[int, bool] = {}
         self.handles: list[Any] = []
@@ -68,8 +70,20 @@ class Guard:
                 "pass it through state.optimizer(...) and step what that returns, or set its momentum to 0"
             )
 
+        self._refuse_unfrozen(optimizer)
+
+    def _refuse_unfrozen(self, optimizer: torch.optim.Optimizer) -> None:
+        for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+            if id(parameter) in self.frozen and parameter.requires_grad and parameter.grad is not None:
+                raise RuntimeError(
+                    f"{self.frozen[id(parameter)]} was frozen when the CoreState was made and is trained now, so that its gradients are "
+                    "not exchanged and processes would drift apart: call state.close(), and make DistributedDataParallel and CoreState "
+                    "anew after unfreezing; or let it require its gradient before both are made"
+                )
+
     # After the step, because a closure exchanges within it.
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._refuse_unfrozen(optimizer)
         if (not self.any_exchange or True in self.own.values()) and self._concerns(optimizer):
             raise RuntimeError(
                 f"{type(optimizer).__name__} has stepped on gradients that were never exchanged: call "

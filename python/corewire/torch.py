@@ -112,6 +112,8 @@ class CoreState:
         self._parameters = [tensor for tensor in parameters if tensor.requires_grad or not isinstance(tensor, torch.nn.Parameter)]
         if not self._parameters:
             raise ValueError("model: it has no parameter that requires a gradient")
+        taken = {id(parameter) for parameter in self._parameters}
+        self._frozen = [(k, parameter) for k, parameter in enumerate(parameters) if id(parameter) not in taken]
         self.ratio, self.beta, self.eta, self.wire = float(ratio), float(beta), float(eta), wire
         self.seed, self.dense_steps, self.keep_vectors = seed, int(dense_steps), keep_vectors
         self.scaler, self.process_group = scaler, process_group
@@ -134,7 +136,7 @@ class CoreState:
         self._moments = self._new_moments() if optimizer == "adamw" else None
         self._moved = False
         self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
-        self._guard = Guard(set(self._offsets))
+        self._guard = Guard(set(self._offsets), {id(parameter): _in_words(k, parameter) for k, parameter in self._frozen})
         self._guarding = weakref.finalize(self, self._guard.close)
         self._guarding.atexit = False
         if isinstance(model, torch.nn.Module):
@@ -667,6 +669,10 @@ def _check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: st
     """Refuses what is no such number, by its name."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value) or not fits(value):
         raise ValueError(f"{name}: {value!r} is not {wanted}")
+
+
+def _in_words(index: int, parameter: torch.Tensor) -> str:
+    return f"parameter {index} of shape {tuple(parameter.shape)}"
 
 
 def _octets(message: bytes) -> torch.Tensor:

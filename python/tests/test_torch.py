@@ -187,6 +187,32 @@ def test_a_state_that_nobody_holds_looks_at_no_optimiser():
     adam.step()
 
 
+@pytest.mark.parametrize("closure", [False, True])
+def test_what_is_unfrozen_later_is_refused_at_the_step(closure):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2).requires_grad_(False), torch.nn.Linear(2, 2))
+    state = CoreState(net)
+    optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+
+    def step():
+        loss = net(torch.ones(1, 3)).sum()
+        loss.backward()
+        # In place of an exchange.
+        state._guard.exchanged()
+        return loss
+
+    def take_step():
+        optimizer.step(step) if closure else (step(), optimizer.step())
+
+    take_step()
+    net[0].requires_grad_(True)
+    before = net[1].weight.clone()
+    with pytest.raises(RuntimeError, match=r"parameter 0 of shape \(2, 3\) was frozen .* CoreState anew after unfreezing"):
+        take_step()
+    assert closure or torch.equal(net[1].weight, before)
+    state.close()
+    take_step()
+
+
 def test_a_checkpoint_goes_on_with_the_same_seed_alone():
     saved = CoreState(torch.nn.Linear(3, 3), seed=1).state_dict()
     with pytest.raises(ValueError, match="seed_commitment"):
