@@ -67,7 +67,7 @@ class Guard:
         if any(group.get("momentum", 0) or "betas" in group for group in self._concerns(optimizer)):
             raise ValueError(
                 f"{type(optimizer).__name__} adds a momentum of its own to parameters whose momentum is in a CoreState: "
-                "pass it through state.optimizer(...) and step what that returns, or set its momentum to 0"
+                "pass it through state.optimizer(...) and step what that returns"
             )
 
         self._refuse_unfrozen(optimizer)
