@@ -1,6 +1,7 @@
 """Second moments for AdamW's form of the update. It knows no sketch."""
 
-from typing import Optional
+import math
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -50,13 +51,24 @@ class Moments:
             self.inverse_root[at : at + count] = product.rsqrt_().view(-1)
         return ring_bytes(2 * sums.numel(), machines)
 
-    def state(self, common: bool, machines: int, group: Optional[dist.ProcessGroup]) -> dict[str, torch.Tensor]:
+    def state(self, common: bool, machines: int, group: Optional[dist.ProcessGroup]) -> dict[str, Any]:
         second = self.second.clone()
         if common and machines > 1:
             dist.all_reduce(second, group=group)
             second.div_(machines)
-        return {"second": second, "inverse_root": self.inverse_root.clone()}
+        return {"second": second, "inverse_root": self.inverse_root.clone(), "machines": machines}
 
-    def load(self, saved: dict[str, torch.Tensor]) -> None:
+    def check(self, saved: Any) -> None:
+        """Refuses what `load` could not take."""
+        fits = isinstance(saved, dict) and all(
+            isinstance(saved.get(name), torch.Tensor) and saved[name].shape == self.second.shape for name in ("second", "inverse_root")
+        )
+        if not fits or not (type(saved.get("machines")) is int and saved["machines"] > 0):
+            raise ValueError("saved: its moments are not those of a CoreState of this version and model")
+
+    def load(self, saved: dict[str, Any], machines: int) -> None:
         self.second.copy_(saved["second"])
         self.inverse_root.copy_(saved["inverse_root"])
+        if saved["machines"] != machines:
+            # It divides by the number of processes, and stays until it is renewed.
+            self.inverse_root.mul_(math.sqrt(machines / saved["machines"]))

@@ -520,7 +520,7 @@ class CoreState:
         if (saved["moments"] is None) != (self._moments is None):
             raise ValueError("saved: one of SGD and AdamW was the optimiser then, and the other one is now")
         if self._moments is not None:
-            self._moments.load(saved["moments"])
+            self._moments.load(saved["moments"], self._machines())
         self.step, self.beta, self._moved, self._agreed = saved["step"], saved["beta"], True, 0
         self._scale_squared = saved["scale_squared"]
         self._momentum.copy_(saved["momentum"])

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from corewire.torch import CoreState, all_reduce_mean
+from corewire.torch import CoreState, Stats, all_reduce_mean
 
 WORKER = pathlib.Path(__file__).parent / "worker.py"
 SOAK = bool(os.environ.get("COREWIRE_SOAK"))
@@ -95,6 +95,69 @@ def test_a_common_checkpoint_goes_on_with_another_number_of_processes(tmp_path):
 def test_accumulation_bfloat16_vectors_and_dense_steps(tmp_path, keys):
     found = answers(2, "train", tmp_path, "steps=12", *keys)
     assert found[0]["digest"] == found[1]["digest"] and math.isfinite(found[0]["loss"])
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory):
+    found = answers(2, "exact", tmp_path_factory.mktemp("exact"))
+    assert found[0]["scale"] == 1024 * 2**4
+    return found
+
+
+def test_dense_steps_are_those_of_plain_ddp(exact):
+    # The order of float32 sums differs.
+    assert all(answer["dense"] < 1e-6 for answer in exact), exact
+
+
+def test_two_micro_batches_are_one_batch(exact):
+    assert all(answer["micro_batches"] < 1e-6 and answer["micro_batches_moved"] > 1e-3 for answer in exact), exact
+
+
+def test_vectors_that_are_kept_have_the_exact_mean(exact):
+    assert all(answer["vectors"] < 1e-6 and answer["matrices"] > 1e-3 for answer in exact), exact
+
+
+def test_a_scale_that_changes_is_not_felt(exact):
+    assert all(answer["scaled"] for answer in exact), exact
+
+
+def test_what_ddp_leaves_out_has_no_momentum(exact):
+    assert all(answer["left_out"] == 0.0 and answer["taken"] > 0 for answer in exact), exact
+
+
+def test_a_common_checkpoint_has_the_mean_of_second_moments(exact):
+    for answer in exact:
+        # Sums of two numbers in another order have the same bits.
+        assert answer["second"] == answer["root"] == 0.0 and answer["largest_second"] > 0, answer
+
+
+def test_second_moments_are_divided_by_the_number_of_processes(monkeypatch):
+    from corewire import _moments
+
+    def root(machines):
+        # All processes have the same gradient.
+        monkeypatch.setattr(_moments.dist, "all_reduce", lambda tensor, group=None: tensor.mul_(machines))
+        weight = torch.zeros(6, 5)
+        moments = _moments.Moments([weight], {id(weight): 0}, torch.zeros(30))
+        gradient = torch.full((30,), 3.0)
+        moments.follow(gradient, 0, machines, None, _moments.Clock(Stats()))
+        return moments.inverse_root
+
+    # bfloat16 has eight bits.
+    assert torch.allclose(root(1), torch.full((30,), 1 / 3), rtol=4e-3)
+    assert torch.equal(root(4), 2 * root(1)) and torch.allclose(root(2), math.sqrt(2) * root(1), rtol=4e-3)
+
+
+def test_a_common_checkpoint_divides_by_the_number_of_processes_that_goes_on():
+    before, after = (CoreState([torch.nn.Parameter(torch.zeros(6, 5))], optimizer="adamw") for _ in range(2))
+    all_reduce_mean(torch.randn(6, 5, generator=torch.Generator().manual_seed(1)), before)
+    saved = before.state_dict(common=True)
+    after.load_state_dict(saved)
+    assert torch.equal(after._moments.inverse_root, before._moments.inverse_root)
+    # As if four processes had saved it: their root divides by four, and that of one by one.
+    saved["moments"]["machines"] = 4
+    after.load_state_dict(saved)
+    assert torch.equal(2 * after._moments.inverse_root, before._moments.inverse_root)
 
 
 def test_gradients_that_are_not_finite_are_named(tmp_path):

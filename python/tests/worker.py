@@ -41,13 +41,13 @@ def digest(net):
 class Run:
     """A small model under DDP with the hook. Buckets are tiny, so that there are several of them."""
 
-    def __init__(self, dtype=torch.float32, optimizer="sgd", view=False, **keys):
+    def __init__(self, dtype=torch.float32, optimizer="sgd", view=False, decay=1e-3, **keys):
         self.net = model().to(dtype)
         self.state = CoreState(self.net, seed=7, **{"ratio": 8, **keys})
         if optimizer == "adamw":
             plain = torch.optim.AdamW(self.net.parameters(), lr=0.003)
         else:
-            plain = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-3)
+            plain = torch.optim.SGD(self.net.parameters(), lr=0.02, momentum=0.9, weight_decay=decay)
         self.optimizer = self.state.optimizer(plain)
         self.ddp = DistributedDataParallel(self.net, bucket_cap_mb=0.004, gradient_as_bucket_view=view)
         self.ddp.register_comm_hook(self.state, core_hook)
@@ -128,6 +128,96 @@ def timed(folder, optimizer):
     seconds(0.0)
     plain = {**seconds(0.0), "planned": run.state.plan(mbit_s=1e6)["step_seconds"]}
     return {"plain": plain, "late": seconds(0.3)}
+
+
+def apart(one, other):
+    """How far two lists of tensors are apart, at most."""
+    return max((a - b).abs().max().item() for a, b in zip(one, other))
+
+
+def gathered(tensor):
+    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, tensor)
+    return torch.stack(found)
+
+
+def exact(folder):
+    """What has to be so to the last bits, or nearly."""
+    rank, loss_of, found = dist.get_rank(), torch.nn.functional.cross_entropy, {}
+
+    # Dense steps are those of plain DDP.
+    ours, plain = Run(decay=0.0, dense_steps=1000), DistributedDataParallel(model())
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.02, momentum=0.9)
+    for step in range(6):
+        ours.steps(step, step + 1)
+        x, y = batch(step, rank)
+        loss_of(plain(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    found["dense"] = apart(ours.net.parameters(), plain.parameters())
+    ours.state.close()
+
+    # Two micro-batches are one batch.
+    whole, parts = Run(wire="float32"), Run(wire="float32")
+    for step in range(4):
+        x, y = batch(step, rank)
+        loss_of(whole.ddp(x), y).backward()
+        with parts.ddp.no_sync():
+            (loss_of(parts.ddp(x[:3]), y[:3]) * 3 / 8).backward()
+        (loss_of(parts.ddp(x[3:]), y[3:]) * 5 / 8).backward()
+        for run in (whole, parts):
+            run.optimizer.step()
+            run.optimizer.zero_grad()
+    found["micro_batches"] = apart(whole.net.parameters(), parts.net.parameters())
+    found["micro_batches_moved"] = apart(whole.net.parameters(), model().parameters())
+
+    # Vectors that are kept have the exact mean of the momenta, and matrices an estimate.
+    run, momenta = Run(keep_vectors=True), [torch.zeros_like(parameter) for parameter in model().parameters()]
+    for step in range(3):
+        x, y = batch(step, rank)
+        plain = model()
+        loss_of(plain(x), y).backward()
+        momenta = [0.9 * momentum + gathered(parameter.grad).mean(0) for momentum, parameter in zip(momenta, plain.parameters())]
+        run.net.zero_grad()
+        run.backward(step, rank)
+    pairs = [(parameter.grad, momentum) for parameter, momentum in zip(run.net.parameters(), momenta)]
+    found["vectors"], found["matrices"] = (apart(*zip(*(pair for pair in pairs if pair[0].dim() == dim))) for dim in (1, 2))
+
+    # A scale that changes is not felt: it is a power of two.
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    scaled, plain = Run(scaler=scaler), Run()
+    for step in range(8):
+        scaled.backward(step, rank, scaler)
+        scaler.step(scaled.optimizer)
+        scaler.update()
+        scaled.optimizer.zero_grad()
+    plain.steps(0, 8)
+    found["scaled"], found["scale"] = digest(scaled.net) == digest(plain.net), scaler.get_scale()
+
+    # What DDP was told to leave out has no momentum.
+    net = model()
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["2.weight"])
+    state = CoreState(net, ratio=8, seed=7)
+    optimizer, ddp = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)), DistributedDataParallel(net)
+    ddp.register_comm_hook(state, core_hook)
+    for step in range(3):
+        x, y = batch(step, rank)
+        loss_of(ddp(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    at = state._offsets[id(net[2].weight)]
+    found["left_out"] = state._momentum[at : at + net[2].weight.numel()].abs().max().item()
+    found["taken"] = state._momentum.abs().max().item()
+
+    # A common checkpoint has the mean of the second moments, and they are there again when it is loaded.
+    run, again = Run(optimizer="adamw"), Run(optimizer="adamw")
+    run.steps(0, 6)
+    saved = run.state.state_dict(common=True)
+    again.state.load_state_dict(saved)
+    found["second"] = apart([again.state._moments.second], [gathered(run.state._moments.second).mean(0)])
+    found["root"] = apart([again.state._moments.inverse_root], [run.state._moments.inverse_root])
+    found["largest_second"] = run.state._moments.second.max().item()
+    return found
 
 
 def mixed_up(folder):
