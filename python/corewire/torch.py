@@ -40,6 +40,8 @@ WIRES = ("q", "4bit", "1bit", "int8", "float32")
 # How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
 # step, a momentum drifts.
 KEEP = 0.7
+# Scalars of a smaller mean square are zeros.
+LEAST_SQUARE = 1e-60
 # What a checkpoint must have in common with the state that goes on from it.
 SAVED = ("seed_commitment", "ratio", "wire", "eta", "keep_vectors")
 # What else is in one.
@@ -421,7 +423,11 @@ class CoreState:
             first = scalars.double().square().mean() / machines
             dist.all_reduce(first, group=self.process_group)
             self._stats.sent_bytes += ring_bytes(8, machines)
-            self._scale_squared = max(float(first) / machines, 1e-60)
+            self._scale_squared = _scale_or_none(float(first) / machines)
+            if self._scale_squared == 0.0:
+                # Nobody has anything to say yet: a scale that is made up would take steps to grow to the first gradient.
+                scalars.zero_()
+                return
         step = math.sqrt(12 * machines * self.eta * self._scale_squared)
         step_down = math.sqrt(12 * self.eta * self._scale_squared)
         noise = 1 + 2 * self.eta
@@ -445,7 +451,7 @@ class CoreState:
             mean_square = wire.join(self.step, replies, step_down, scalars.numpy())
         keep = KEEP * (1 - self.beta)
         followed = keep * self._scale_squared + (1 - keep) * mean_square / noise
-        self._scale_squared = max(followed * self._growth(), 1e-60)
+        self._scale_squared = _scale_or_none(followed * self._growth())
 
     def _growth(self) -> float:
         """By how much the momentum's square grows until the next step if gradients are independent; first steps would cost more bits
@@ -669,6 +675,11 @@ def _check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: st
     """Refuses what is no such number, by its name."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value) or not fits(value):
         raise ValueError(f"{name}: {value!r} is not {wanted}")
+
+
+def _scale_or_none(square: float) -> float:
+    """A scale's square, or 0 where there is nothing to have a scale."""
+    return square if square > LEAST_SQUARE else 0.0
 
 
 def _in_words(index: int, parameter: torch.Tensor) -> str:

@@ -29,6 +29,13 @@ def start(processes, scenario, folder, *keys):
     )
 
 
+@pytest.fixture
+def alone(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
 def answers(processes, scenario, folder, *keys, seconds=120):
     """What every process answered. What counts is that they did: torch itself may stumble over its own end."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -201,6 +208,22 @@ def test_a_closure_exchanges_within_the_step(tmp_path):
 def test_the_mean_of_a_tensor_without_ddp(tmp_path):
     # d/m = 2 and eta 0.2 twice: a call errs by about sqrt(2 - 1 + ...) = 1.3 of the norm, the mean of 400 by 0.065.
     assert all(answer["error"] < 0.15 for answer in answers(4, "mean", tmp_path))
+
+
+@pytest.mark.parametrize("wire", ["q", "4bit", "int8"])
+def test_zeros_at_first_set_no_scale(alone, wire):
+    state, normal = CoreState([torch.zeros(600)], ratio=2, wire=wire, beta=0), torch.randn(300, generator=torch.Generator().manual_seed(1))
+    for numbers in (torch.zeros(300), normal):
+        mean = numbers.clone()
+        state._quantised_mean(mean, 0, 1)
+        # Half a step up and half a step down, of sqrt(12 eta) = 1.55 times the root of the mean square.
+        assert (mean - numbers).abs().max() <= 1.55 * normal.square().mean().sqrt(), wire
+    # What has died away has none again.
+    for _ in range(1000):
+        state._quantised_mean(torch.zeros(300), 0, 1)
+    mean = normal.clone()
+    state._quantised_mean(mean, 0, 1)
+    assert (mean - normal).abs().max() <= 1.55 * normal.square().mean().sqrt(), wire
 
 
 def test_first_steps_send_no_more_than_later_ones(tmp_path):
