@@ -69,7 +69,9 @@ class CoreState:
         keep_vectors: parameters of one dimension (biases, norms) are sent as they are.
         optimizer: "sgd", or "adamw" for its form of the update, with a plain `torch.optim.SGD` of your own; `optimizer` finds it out itself.
         scaler: the GradScaler, where gradients are scaled.
-        process_group: the processes, all by default.
+        process_group: the processes, all by default. The same as DistributedDataParallel's: torch does not tell the hook which group the
+            model was given. A state without it, of a model that trains on some of the processes, would average over all of them, which
+            waits for those that never call, or mixes models that are trained apart.
 
     Every process holds two more copies of the parameters in float32: its momentum and a place to work in; four with AdamW.
     """
@@ -136,7 +138,7 @@ class CoreState:
         self._scale_squared = 0.0
         self._wires: dict[int, MeanWire] = {}
         self._moments = self._new_moments() if optimizer == "adamw" else None
-        self._moved = False
+        self._moved = self._loaded = False
         self._pending: list[tuple[torch.Tensor, list[Place], torch.futures.Future]] = []
         self._guard = Guard(set(self._offsets), {id(parameter): _in_words(k, parameter) for k, parameter in self._frozen})
         self._guarding = weakref.finalize(self, self._guard.close)
@@ -174,8 +176,12 @@ class CoreState:
         kept with 0.98 from step to step, whatever AdamW's second beta was, and are floored by a thousandth of a tensor's mean in place of
         `eps`.
         """
-        if self.step or self._moved:
-            raise ValueError("optimizer: steps have been taken already" if self.step else "optimizer: its momentum was moved already")
+        if self._loaded:
+            raise ValueError("optimizer: a checkpoint was loaded into the state already: call state.optimizer(...) first, and load afterwards")
+        if self.step:
+            raise ValueError("optimizer: steps have been taken already: call state.optimizer(...) before the first one")
+        if self._moved:
+            raise ValueError("optimizer: a momentum was moved into the state already: make a new state for another optimiser")
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer: {type(optimizer).__name__} is neither torch.optim.SGD nor torch.optim.AdamW")
         groups = optimizer.param_groups
@@ -198,7 +204,7 @@ class CoreState:
         if momentum == 0 and self.beta != 0:
             raise ValueError(
                 f"optimizer: it has no momentum, and the state's beta is {self.beta}: give the optimiser the momentum that you want, or make "
-                "the state with beta=0"
+                "the state with beta=0; where a checkpoint was loaded into the optimiser, make it anew, and load after state.optimizer(...)"
             )
         self.beta, self._moved = momentum, True
         self._guard.begin()
@@ -506,14 +512,17 @@ class CoreState:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Goes on from a checkpoint."""
+        """Goes on from a checkpoint. A checkpoint that is refused changes nothing.
+
+        Make the model, the state and the optimiser as at the start, `optimizer` first, and load into all of them afterwards.
+        """
         if not isinstance(saved, dict):
             raise ValueError(f"saved: {type(saved).__name__} is no state_dict of a CoreState")
         for name in (*STATE, *SAVED):
             if name not in saved:
                 raise ValueError(f"saved: it is no state_dict of a CoreState of this version, for it lacks {name!r}")
         shapes = [tuple(parameter.shape) for parameter in self._parameters]
-        if [tuple(shape) for shape in saved["parameters"]] != shapes:
+        if not isinstance(saved["parameters"], list) or [tuple(shape) for shape in saved["parameters"]] != shapes:
             raise ValueError("saved: its parameters are not those of this model")
         for name in SAVED:
             if saved[name] != getattr(self, name):
@@ -524,12 +533,25 @@ class CoreState:
                 f"{self._machines()}: save with state_dict(common=True) what any process of any number may go on from"
             )
         if (saved["moments"] is None) != (self._moments is None):
-            raise ValueError("saved: one of SGD and AdamW was the optimiser then, and the other one is now")
+            before, now = ("AdamW", "SGD") if self._moments is None else ("SGD", "AdamW")
+            raise ValueError(
+                f"saved: {before} was the optimiser then, and here the state is for {now}: call state.optimizer(...) on the same kind of "
+                "optimiser first, and load afterwards"
+            )
+        _check_number("saved: step", saved["step"], lambda value: value >= 0 and value == int(value), "a whole number from 0 on")
+        _check_number("saved: beta", saved["beta"], lambda value: 0 <= value < 1, "a number from 0 to below 1")
+        _check_number("saved: scale_squared", saved["scale_squared"], lambda value: value >= 0, "a number from 0 on")
+        momentum = saved["momentum"]
+        if not isinstance(momentum, torch.Tensor) or momentum.shape != self._momentum.shape or not momentum.is_floating_point():
+            raise ValueError(f"saved: its momentum is no tensor of {self._size} floating-point numbers")
         if self._moments is not None:
+            self._moments.check(saved["moments"])
+            # Nothing is refused from here on.
             self._moments.load(saved["moments"], self._machines())
-        self.step, self.beta, self._moved, self._agreed = saved["step"], saved["beta"], True, 0
-        self._scale_squared = saved["scale_squared"]
-        self._momentum.copy_(saved["momentum"])
+        self.step, self.beta, self._agreed = int(saved["step"]), float(saved["beta"]), 0
+        self._moved = self._loaded = True
+        self._scale_squared = float(saved["scale_squared"])
+        self._momentum.copy_(momentum)
 
     def _rank(self) -> int:
         return dist.get_rank(self.process_group) if dist.is_initialized() else 0
