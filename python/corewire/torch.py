@@ -15,10 +15,12 @@ of each process's own gradients, as products of row and column means, averaged o
 torch.distributed is the engine: any backend that carries bytes on the CPU, gloo for one.
 """
 
+import collections
 import dataclasses
 import hashlib
 import math
 import numbers
+import statistics
 import time
 import weakref
 from collections.abc import Iterable
@@ -40,6 +42,8 @@ WIRES = ("q", "4bit", "1bit", "int8", "float32")
 # How much of the scale is kept from step to step without a momentum. With one it is 1 - beta times as much: gradients jump from step to
 # step, a momentum drifts.
 KEEP = 0.7
+# A plan goes by the median of so many last steps, once there are a few; before, by the least of so many trials.
+RECENT, FEW, TRIALS = 16, 3, 5
 # Scalars of a smaller mean square are zeros.
 LEAST_SQUARE = 1e-60
 # What a checkpoint must have in common with the state that goes on from it.
@@ -129,6 +133,11 @@ class CoreState:
         # When the last exchange of the hook ended, and how long it took from then until all buckets of the next one were there.
         self._ended: Optional[float] = None
         self._rest_seconds = math.nan
+        # How long it took from the first bucket of that exchange to its last, and the last one's share of the bytes: what plain DDP hides.
+        self._begun = self._arriving_seconds = self._last_share = math.nan
+        # What the last steps took beside the wire, over how many processes.
+        self._computed: collections.deque[tuple[int, float]] = collections.deque(maxlen=RECENT)
+        self._coding_seconds = 0.0
         self._lay_out()
         budget = max(1, round(self._sketched / self.ratio)) if self._sketched else 0
         self._sketch = Sketch(self._sketched, budget, "hadamard", seed) if budget else None
@@ -259,6 +268,8 @@ class CoreState:
             start = gradient.storage_offset() - buffer.storage_offset()
             places.append((offset, start, parameter.numel()))
         future: torch.futures.Future = torch.futures.Future()
+        if not self._pending:
+            self._begun = time.perf_counter()
         self._pending.append((buffer, places, future))
         if bucket.is_last():
             self._finish()
@@ -267,8 +278,10 @@ class CoreState:
     @torch.no_grad()
     def _finish(self) -> None:
         pending, self._pending = self._pending, []
+        now, counts = time.perf_counter(), [buffer.numel() for buffer, _, _ in pending]
+        self._arriving_seconds, self._last_share = now - self._begun, counts[-1] / sum(counts)
         if self._ended is not None:
-            self._rest_seconds = time.perf_counter() - self._ended
+            self._rest_seconds = now - self._ended
         try:
             self._guard.refuse_mixtures()
             if not self._guard.watching:
@@ -302,7 +315,7 @@ class CoreState:
         if self._agreed != machines:
             self._agree(machines)
             clock.add("wire_seconds")
-        sent_before = self._stats.sent_bytes
+        sent_before, computed_before = self._stats.sent_bytes, self._own_seconds()
         scale = self.scaler.get_scale() if self.scaler is not None else 1.0
         share = 1.0 if self._moments is None else 1 - self.beta
         finite = self._fold(buckets, share / scale)
@@ -324,6 +337,7 @@ class CoreState:
             vector = torch.mul(vector, scale, out=self._frame)
         if self.step >= self.dense_steps:
             self._last_sent = (machines, self._stats.sent_bytes - sent_before)
+            self._computed.append((machines, self._own_seconds() - computed_before))
         self.step += 1
         self._stats.steps += 1
         return vector
@@ -446,18 +460,29 @@ class CoreState:
             dist.all_reduce(largest, dist.ReduceOp.MAX, group=self.process_group)
             step = max(step, float(largest) / (127 // machines - 0.5))
             integers = torch.empty(len(scalars), dtype=torch.int8)
-            wire.integers(self.step, rank, scalars.numpy(), step, integers.numpy())
+            self._coded(wire.integers, self.step, rank, scalars.numpy(), step, integers.numpy())
             dist.all_reduce(integers, group=self.process_group)
             self._stats.sent_bytes += ring_bytes(len(scalars) + 4, machines)
-            mean_square = wire.mean_of_sums(self.step, integers.numpy(), step, scalars.numpy())
+            mean_square = self._coded(wire.mean_of_sums, self.step, integers.numpy(), step, scalars.numpy())
         else:
-            messages = self._all_to_all(wire.split(self.step, rank, scalars.numpy(), step), machines)
-            reply = wire.combine(self.step, rank, messages, step, step_down)
+            messages = self._all_to_all(self._coded(wire.split, self.step, rank, scalars.numpy(), step), machines)
+            reply = self._coded(wire.combine, self.step, rank, messages, step, step_down)
             replies = self._all_gather(reply, machines)
-            mean_square = wire.join(self.step, replies, step_down, scalars.numpy())
+            mean_square = self._coded(wire.join, self.step, replies, step_down, scalars.numpy())
         keep = KEEP * (1 - self.beta)
         followed = keep * self._scale_squared + (1 - keep) * mean_square / noise
         self._scale_squared = _scale_or_none(followed * self._growth())
+
+    def _coded(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Does work of the wire's that is not waiting, and counts its seconds."""
+        begun = time.perf_counter()
+        done = work(*arguments)
+        self._coding_seconds += time.perf_counter() - begun
+        return done
+
+    def _own_seconds(self) -> float:
+        """What this process has computed so far, waiting and sending left out."""
+        return self._stats.sketch_seconds + self._stats.reconstruct_seconds + self._coding_seconds
 
     def _growth(self) -> float:
         """By how much the momentum's square grows until the next step if gradients are independent; first steps would cost more bits
@@ -571,8 +596,13 @@ class CoreState:
     def plan(self, mbit_s: float, rtt_ms: float = 0.0, machines: Optional[int] = None) -> dict[str, Any]:
         """What a step would take on a link of this bandwidth and round trip, with and without, from this machine's own times.
 
-        The time of sketching is measured on this model's size here and now; bytes are those of the last step, where there was one over as
-        many processes, or about what the wire takes for a scalar.
+        Once the hook has taken some steps over as many processes, compute seconds are the median of the last ones, and bytes those of the
+        last one. Before, sketch and code are tried on this model's size here and now, the least of several times, and bytes are about what
+        the wire takes for a scalar.
+
+        Plain DDP hides some of its exchange behind the backward pass; this hook hides nothing. What it could hide is known once the hook
+        has seen a backward pass, from the first bucket to the last: `dense_seconds` is what is left to wait for then, `hidden_seconds` what
+        was taken off. Until then `hidden_seconds` is NaN, and `dense_seconds` and `pays_below_mbit_s` are the most that they can be.
         """
         _check_number("mbit_s", mbit_s, lambda value: value > 0, "a positive number")
         _check_number("rtt_ms", rtt_ms, lambda value: value >= 0, "a number from 0 on")
@@ -580,16 +610,24 @@ class CoreState:
         _check_number("machines", machines, lambda value: value >= 1 and value == int(value), "a whole number from 1 on")
         machines = int(machines)
         compute = self._compute_seconds(machines)
-        dense = ring_bytes(sum(parameter.numel() * parameter.element_size() for parameter in self._parameters), machines)
+        dense_bytes = ring_bytes(sum(parameter.numel() * parameter.element_size() for parameter in self._parameters), machines)
         over, last = self._last_sent or (0, 0)
         sent = last if over == machines else self._guess(machines)
-        seconds = lambda count, trips: count * 8e-6 / mbit_s + trips * rtt_ms * 1e-3  # noqa: E731
         trips_dense, trips = 2 * (machines - 1), self._trips(machines)
-        with_, without = compute + seconds(sent, trips), seconds(dense, trips_dense)
-        saved_bits = 8e-6 * (dense - sent)
-        extra = compute + (trips - trips_dense) * rtt_ms * 1e-3
-        pays_below = 0.0 if saved_bits <= 0 else saved_bits / extra if extra > 0 else math.inf
-        both = f"{with_:.3g} s instead of {without:.3g} s"
+        with_ = compute + sent * 8e-6 / mbit_s + trips * rtt_ms * 1e-3
+        dense = dense_bytes * 8e-6 / mbit_s + trips_dense * rtt_ms * 1e-3
+        known = not math.isnan(self._arriving_seconds)
+        # What is left of it begins when the last bucket is there: at least that bucket's own exchange.
+        left = [(1.0, self._arriving_seconds), (self._last_share, 0.0)] if known else [(1.0, 0.0)]
+        without = max(share * dense - hidden for share, hidden in left)
+        pays_below = 0.0
+        for share, hidden in left:
+            saved_bits = 8e-6 * (share * dense_bytes - sent)
+            extra = compute + hidden + (trips - share * trips_dense) * rtt_ms * 1e-3
+            if saved_bits > 0:
+                pays_below = max(pays_below, saved_bits / extra if extra > 0 else math.inf)
+        most = "" if known else "at most "
+        both = f"{with_:.3g} s instead of {most}{without:.3g} s"
         if machines == 1:
             verdict = "do not compress: one process sends nothing"
         elif pays_below == 0:
@@ -600,14 +638,15 @@ class CoreState:
             verdict = f"do not compress on this link: {both}"
         if pays_below > 0:
             bandwidth = f"{pays_below:.3g}" if pays_below < 100 else f"{pays_below:.0f}"
-            verdict += "; it pays on any link" if pays_below == math.inf else f"; it pays below {bandwidth} Mbit/s"
+            verdict += "; it pays on any link" if pays_below == math.inf else f"; it pays below {most}{bandwidth} Mbit/s"
         return {
             "bytes": sent,
-            "dense_bytes": dense,
+            "dense_bytes": dense_bytes,
             "compute_seconds": compute,
             "seconds": with_,
             "dense_seconds": without,
-            # Of whole steps, once the hook has seen some: forward and backward passes do not overlap with an exchange here.
+            "hidden_seconds": dense - without if known else math.nan,
+            # Of whole steps, once the hook has seen some: its own exchange waits for the whole backward pass.
             "step_seconds": self._rest_seconds + with_,
             "dense_step_seconds": self._rest_seconds + without,
             "pays_below_mbit_s": pays_below,
@@ -626,12 +665,25 @@ class CoreState:
         return trips + {"float32": many, "int8": few + many}.get(self.wire, 2 * (1 + few))
 
     def _compute_seconds(self, machines: int) -> float:
-        """What a step takes this process beside the wire, measured with numbers that mean nothing."""
+        """What a step takes this process beside the wire: as it was in the last steps, or as trials say."""
+        seen = [seconds for over, seconds in self._computed if over == machines]
+        if machines > 1 and len(seen) >= FEW:
+            return statistics.median(seen)
         if self._sketch is None or machines == 1:
             return 0.0
-        vector = torch.randn(self._sketched).numpy()
+        trials, begun = [], time.perf_counter()
+        # The first one faults memory in. A large model is tried less often.
+        while len(trials) < 2 or len(trials) <= TRIALS and time.perf_counter() - begun < 1.0:
+            trials.append(self._trial(machines))
+        return min(trials[1:])
+
+    def _trial(self, machines: int) -> float:
+        """The seconds of a step's arithmetic on numbers that mean nothing."""
+        vector, places = torch.randn(self._sketched).numpy(), [(0, 0, self._sketched)]
+        momentum, frame = np.zeros((2, self._sketched), np.float32)
         out, clock = np.empty(len(self._scalars), np.float32), Clock(Stats())
-        self._sketch.project(0, vector, out)
+        fold_momentum(vector, places, momentum, self.beta, 1.0, frame)
+        self._sketch.project(0, frame, out)
         clock.add("sketch_seconds")
         wire = MeanWire(self.seed, len(out), machines, self.wire if self.wire in ("4bit", "1bit") else "q")
         step = math.sqrt(12 * self.eta * float(np.mean(np.square(out))))
@@ -646,9 +698,14 @@ class CoreState:
             first = wire.split(0, 0, out, step)
             clock.add("sketch_seconds")
             messages = [first[0]] + [wire.split(0, rank, out, step)[0] for rank in range(1, machines)]
+            # All hubs' replies are as long as that of one hub of everything.
+            alone = MeanWire(self.seed, len(out), 1, self.wire)
+            reply = alone.combine(0, 0, alone.split(0, 0, out, step), step, step)
             clock.last = time.perf_counter()
             wire.combine(0, 0, messages, step, step)
-        self._sketch.reconstruct(0, out, vector)
+            alone.join(0, [reply], step, out)
+        self._sketch.reconstruct(0, out, frame)
+        fill_bucket(frame, places, vector)
         clock.add("sketch_seconds")
         return clock.stats.sketch_seconds
 
