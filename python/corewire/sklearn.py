@@ -8,10 +8,12 @@
 (True, True)
 """
 
+import warnings
 from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,6 +24,8 @@ __all__ = ["CoreLogisticRegression", "CoreRidge"]
 
 # The intercept's column, in units of the largest centred feature: its penalty is at least this much, squared, below the others'.
 INTERCEPT = 30.0
+# The largest number in X and y.
+LARGEST = 1e30
 
 
 class _Core(BaseEstimator):
@@ -31,8 +35,8 @@ class _Core(BaseEstimator):
         "n_machines": [Interval(Integral, 1, 10_000, closed="both")],
         "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, 1, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "seed": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, 2**63 - 1, closed="both")],
+        "seed": [Interval(Integral, 0, 2**64 - 1, closed="both")],
     }
 
     def _train(self, rows, targets, model, alpha):
@@ -40,6 +44,9 @@ class _Core(BaseEstimator):
             np.ascontiguousarray(rows), np.ascontiguousarray(targets, dtype=np.float64), model, alpha,
             self.n_machines, self.seed, self.tol, self.max_iter,
         )  # fmt: skip
+        if not took["reached"]:
+            what = f"after {took['rounds']} rounds the estimated distance to the optimum is not down to tol={self.tol} of the first"
+            warnings.warn(f"{what}: raise max_iter or tol, or scale the columns of X", ConvergenceWarning, stacklevel=3)
         self.n_iter_ = max(self.n_iter_, took["rounds"])
         self.exchanges_ += took["exchanges"]
         self.wire_bytes_ += took["wire_bytes"]
@@ -50,6 +57,13 @@ class _Core(BaseEstimator):
         self.n_iter_, self.exchanges_, self.wire_bytes_ = 0, 0, 0.0
 
 
+def _expect_moderate(name, numbers):
+    """Squares of larger numbers, and their sums, leave what travels in 32 bits."""
+    largest = float(np.abs(numbers).max())
+    if largest > LARGEST:
+        raise ValueError(f"{name}: it has numbers up to {largest:.3g}, and {LARGEST:.0e} is the most: scale it, as by StandardScaler")
+
+
 class CoreRidge(RegressorMixin, _Core):
     """Least squares with an l2 penalty: ||y - Xw||^2 + alpha ||w||^2, the intercept not penalised.
 
@@ -58,7 +72,7 @@ class CoreRidge(RegressorMixin, _Core):
         n_machines: simulated machines, among which the rows are shared out at random.
         fit_intercept: whether there is one.
         tol: ends when the estimated distance to the optimum has fallen to this share of the first.
-        max_iter: rounds at most.
+        max_iter: rounds at most. Where they do not suffice for `tol`, `fit` warns with a ConvergenceWarning.
         seed: of the split and of all common randomness.
 
     After `fit`: `coef_`, `intercept_`, `n_iter_`, `exchanges_` and `wire_bytes_`, all that travelled per machine.
@@ -78,6 +92,8 @@ class CoreRidge(RegressorMixin, _Core):
         """Trains on rows and targets."""
         self._begin()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        _expect_moderate("X", X)
+        _expect_moderate("y", y)
         x_mean = X.mean(0) if self.fit_intercept else np.zeros(X.shape[1])
         y_mean = y.mean() if self.fit_intercept else 0.0
         self.coef_ = self._train(X - x_mean, y - y_mean, "ridge", self.alpha / len(X))
@@ -114,6 +130,7 @@ class CoreLogisticRegression(ClassifierMixin, _Core):
         """Trains on rows and labels of any kind."""
         self._begin()
         X, y = validate_data(self, X, y, dtype=np.float64)
+        _expect_moderate("X", X)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
