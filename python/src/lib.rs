@@ -9,7 +9,7 @@ mod sketch;
 mod wire;
 
 use numpy::{BorrowError, Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -84,6 +84,14 @@ fn expect_length(name: &str, found: usize, expected: usize) -> PyResult<()> {
         return Ok(());
     }
     Err(PyValueError::new_err(format!("{name}: {found} numbers where {expected} are due")))
+}
+
+/// Room for so many numbers, which an argument asks for: the interpreter would end where there is none.
+fn reserved<T>(name: &str, count: usize) -> PyResult<Vec<T>> {
+    let mut numbers = Vec::new();
+    let none = |_| PyMemoryError::new_err(format!("{name}: there is no memory for {count} numbers"));
+    numbers.try_reserve_exact(count).map_err(none)?;
+    Ok(numbers)
 }
 
 /// The native half of `corewire`.

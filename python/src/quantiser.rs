@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::{contiguous, expect_length, read_seed, readable, whole, wrong_type};
+use crate::{contiguous, expect_length, read_seed, readable, reserved, whole, wrong_type};
 
 /// Scalars as dithered integers, coded at about their entropy given the dither, which all holders of the seed know.
 ///
@@ -133,7 +133,8 @@ impl Quantiser {
         Ok(PyBytes::new(py, &message))
     }
 
-    /// The integers of a machine's message in a round, as many as were encoded.
+    /// The integers of a machine's message in a round, as many as were encoded. A message that was damaged may give other integers instead
+    /// of an error: integrity is the business of the frame that carries it.
     fn decode<'py>(
         &self,
         py: Python<'py>,
@@ -142,13 +143,15 @@ impl Quantiser {
         message: &[u8],
         #[pyo3(from_py_with = whole::count)] count: usize,
     ) -> PyResult<Bound<'py, PyArray1<i32>>> {
-        // An integer takes less than a thousandth of a bit at the least: whoever asks for more has not encoded it.
+        // Zeros that were expected take no byte at all, so that the message's length bounds no count.
         if count > 1 << 32 {
             return Err(PyValueError::new_err(format!("count: {count} integers are too many for one message")));
         }
+        let (mut integers, mut dithers) = (reserved("count", count)?, reserved("count", count)?);
         let integers = py.detach(|| {
-            let mut integers = vec![0; count];
-            let dithers = self.dithers(round, rank, count);
+            integers.resize(count, 0);
+            dithers.resize(count, Dither::NONE);
+            Dither::fill(&mut self.randomness.words(Purpose::Dither, round, rank), &mut dithers);
             IntegerCoder::new().decode(message, &dithers, &mut integers).map(|()| integers)
         });
         let integers = integers.map_err(|error| PyValueError::new_err(format!("message: {error}")))?;

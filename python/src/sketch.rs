@@ -5,7 +5,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::{contiguous, contiguous_mut, expect_length, read_seed, readable, whole, writable, wrong_type};
+use crate::{contiguous, contiguous_mut, expect_length, read_seed, readable, reserved, whole, writable, wrong_type};
 
 /// Common random directions: everybody with the same seed has the same ones in every round.
 ///
@@ -138,13 +138,15 @@ impl Sketch {
         #[pyo3(from_py_with = whole::round)] round: u64,
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
         self.expect_hadamard()?;
-        let bytes = py.detach(|| {
-            let mut entries = vec![0.0f32; self.inner.dim()];
+        let mut entries = reserved("dim", self.inner.dim())?;
+        let mut bytes = reserved("dim", self.inner.dim().div_ceil(8))?;
+        py.detach(|| {
+            entries.resize(self.inner.dim(), 0.0f32);
             // They are those of the first direction of Rademacher's.
             let signs = Rademacher::new(&self.randomness, entries.len(), 1).expect("as many coordinates as here");
             signs.reconstruct(round, &[1.0], &mut entries);
             let byte = |eight: &[f32]| eight.iter().rev().fold(0, |byte, s| byte << 1 | u8::from(*s < 0.0));
-            entries.chunks(8).map(byte).collect::<Vec<u8>>()
+            bytes.extend(entries.chunks(8).map(byte));
         });
         Ok(PyArray1::from_vec(py, bytes))
     }
@@ -156,19 +158,21 @@ impl Sketch {
         #[pyo3(from_py_with = whole::round)] round: u64,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         self.expect_hadamard()?;
-        let rows = py.detach(|| {
-            let (order, budget) = (self.order(), self.inner.len());
+        let (order, budget) = (self.order(), self.inner.len());
+        let mut drawn = reserved("dim", order)?;
+        let mut rows = reserved("budget", budget)?;
+        py.detach(|| {
             let mut words = self.randomness.words(Purpose::Rows, round, (Purpose::Directions as u32) << 28);
             // Floyd's algorithm; where most rows are wanted it draws the others.
             let few = budget.min(order - budget);
-            let mut drawn = vec![false; order];
+            drawn.resize(order, false);
             for last in order - few..order {
                 let row = words.next_below(last as u64 + 1) as usize;
                 let free = if drawn[row] { last } else { row };
                 drawn[free] = true;
             }
             let wanted = budget == few;
-            (0..order).filter(|&row| drawn[row] == wanted).map(|row| row as i64).collect::<Vec<_>>()
+            rows.extend((0..order).filter(|&row| drawn[row] == wanted).map(|row| row as i64));
         });
         Ok(PyArray1::from_vec(py, rows))
     }

@@ -3,6 +3,8 @@
 import doctest
 import pathlib
 import re
+import subprocess
+import sys
 
 import corewire
 import numpy as np
@@ -224,6 +226,29 @@ def test_sums_of_bytes_give_the_mean():
     error = mean - np.mean(theirs, axis=0)
     assert np.abs(error).max() <= step / 2 + 1e-5
     assert abs(error.std() / (step / np.sqrt(12 * machines)) - 1) < 0.02
+
+
+SHORT_OF_MEMORY = """
+import resource
+import numpy as np
+from corewire import Quantiser, Sketch
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+calls = [
+    lambda: Quantiser(1).decode(0, 0, b"", 1 << 30),
+    lambda: Sketch(1 << 36, 4).signs(0),
+    lambda: Sketch(1 << 36, 4).rows(0),
+]
+for call in calls:
+    try:
+        call()
+    except MemoryError as error:
+        print(str(error).split(":")[0])
+"""
+
+
+def test_what_does_not_fit_into_memory_is_refused_and_ends_nothing(tmp_path):
+    found = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], cwd=tmp_path, capture_output=True, text=True)
+    assert (found.returncode, found.stdout.split()) == (0, ["count", "dim", "dim"]), found.stderr
 
 
 def test_there_is_a_version():
