@@ -78,6 +78,14 @@ class CoreState:
             waits for those that never call, or mixes models that are trained apart.
 
     Every process holds two more copies of the parameters in float32: its momentum and a place to work in; four with AdamW.
+
+    >>> import torch
+    >>> from corewire.torch import CoreState
+    >>> net = torch.nn.Linear(30, 10)
+    >>> state = CoreState(net, ratio=12, seed=1)
+    >>> optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+    >>> state.beta, optimizer.param_groups[0]["momentum"]
+    (0.9, 0.0)
     """
 
     def __init__(
@@ -590,7 +598,14 @@ class CoreState:
     # Whether it pays.
 
     def stats(self) -> Stats:
-        """What the state has done until now: steps, bytes as they were sent, seconds of sketch, wire and reconstruction."""
+        """What the state has done until now: steps, bytes as they were sent, seconds of sketch, wire and reconstruction.
+
+        >>> tensor = torch.ones(3)
+        >>> state = CoreState([tensor], beta=0)
+        >>> _ = all_reduce_mean(tensor, state)
+        >>> state.stats().steps, state.stats().sent_bytes
+        (1, 0)
+        """
         return dataclasses.replace(self._stats)
 
     def plan(self, mbit_s: float, rtt_ms: float = 0.0, machines: Optional[int] = None) -> dict[str, Any]:
@@ -603,6 +618,10 @@ class CoreState:
         Plain DDP hides some of its exchange behind the backward pass; this hook hides nothing. What it could hide is known once the hook
         has seen a backward pass, from the first bucket to the last: `dense_seconds` is what is left to wait for then, `hidden_seconds` what
         was taken off. Until then `hidden_seconds` is NaN, and `dense_seconds` and `pays_below_mbit_s` are the most that they can be.
+
+        >>> plan = CoreState(torch.nn.Linear(1000, 1000)).plan(mbit_s=10, rtt_ms=5, machines=4)
+        >>> plan["dense_bytes"], plan["dense_bytes"] > 200 * plan["bytes"], plan["pays"]
+        (6006000, True, True)
         """
         _check_number("mbit_s", mbit_s, lambda value: value > 0, "a positive number")
         _check_number("rtt_ms", rtt_ms, lambda value: value >= 0, "a number from 0 on")
@@ -719,7 +738,23 @@ class CoreState:
 
 # torch looks at these annotations: they must be types, not strings.
 def core_hook(state: CoreState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """The communication hook: `ddp.register_comm_hook(state, core_hook)`."""
+    """The communication hook: `ddp.register_comm_hook(state, core_hook)`.
+
+    One process stands for all here; under torchrun `init_process_group("gloo")` finds the others.
+
+    >>> import torch.distributed as dist
+    >>> dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    >>> net = torch.nn.Linear(30, 10)
+    >>> ddp = torch.nn.parallel.DistributedDataParallel(net)
+    >>> state = CoreState(net, ratio=12, seed=1)
+    >>> ddp.register_comm_hook(state, core_hook)
+    >>> optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+    >>> ddp(torch.ones(1, 30)).sum().backward()
+    >>> _ = optimizer.step()
+    >>> state.stats().steps
+    1
+    >>> dist.destroy_process_group()
+    """
     return state._take(bucket)
 
 
@@ -730,6 +765,10 @@ def all_reduce_mean(tensor: torch.Tensor, state: CoreState) -> torch.Tensor:
     `state` is `CoreState([tensor], beta=0, ...)`, or one of a list of parameters whose numbers follow each other in the tensor, as in
     `parameters_to_vector`. It counts the calls as its steps. With a beta it is the mean of the momentum. Optimisers may train the same
     parameters between calls, with momenta of their own.
+
+    >>> tensor = torch.arange(3.0)
+    >>> all_reduce_mean(tensor, CoreState([tensor], beta=0))
+    tensor([0., 1., 2.])
     """
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"tensor: {type(tensor).__name__} is no torch.Tensor")

@@ -1,5 +1,6 @@
 """The hook in real processes: torchrun starts them, gloo carries the bytes."""
 
+import doctest
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import statistics
 import subprocess
 import sys
 
+import corewire.torch
 import numpy as np
 import pytest
 import torch
@@ -434,6 +436,11 @@ def test_a_world_of_one_is_plain_momentum():
 def test_bad_arguments_are_named(keys, what):
     with pytest.raises(ValueError, match=what):
         CoreState(torch.nn.Linear(3, 3), **keys)
+
+
+def test_examples_in_the_docstrings_run():
+    found = doctest.testmod(corewire.torch)
+    assert found.failed == 0 and found.attempted >= 20
 
 
 def test_numpys_numbers_are_numbers():
