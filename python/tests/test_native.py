@@ -251,6 +251,14 @@ def test_what_does_not_fit_into_memory_is_refused_and_ends_nothing(tmp_path):
     assert (found.returncode, found.stdout.split()) == (0, ["count", "dim", "dim"]), found.stderr
 
 
+def test_the_source_folder_says_how_to_install_it(tmp_path):
+    source = pathlib.Path(__file__).parents[1] / "corewire" / "__init__.py"
+    (tmp_path / "corewire").mkdir()
+    (tmp_path / "corewire" / "__init__.py").write_text(source.read_text())
+    found = subprocess.run([sys.executable, "-c", "import corewire"], cwd=tmp_path, capture_output=True, text=True)
+    assert "ImportError: corewire: " in found.stderr and "pip install ./python" in found.stderr, found.stderr
+
+
 def test_there_is_a_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+", corewire.__version__)
 
