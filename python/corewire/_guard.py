@@ -69,11 +69,10 @@ class Guard:
                 f"{type(optimizer).__name__} adds a momentum of its own to parameters whose momentum is in a CoreState: "
                 "pass it through state.optimizer(...) and step what that returns"
             )
-
         self._refuse_unfrozen(optimizer)
 
     def _refuse_unfrozen(self, optimizer: torch.optim.Optimizer) -> None:
-        for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+        for parameter in (parameter for group in optimizer.param_groups if self.frozen for parameter in group["params"]):
             if id(parameter) in self.frozen and parameter.requires_grad and parameter.grad is not None:
                 raise RuntimeError(
                     f"{self.frozen[id(parameter)]} was frozen when the CoreState was made and is trained now, so that its gradients are "

@@ -204,6 +204,11 @@ class CoreState:
         groups = optimizer.param_groups
         if not all(id(parameter) in self._offsets for group in groups for parameter in group["params"] if parameter.requires_grad):
             raise ValueError("optimizer: it has parameters that the state was not made for")
+        for k, parameter in enumerate(parameter for group in groups for parameter in group["params"]):
+            if id(parameter) not in self._offsets:
+                # Held, so that nothing else gets its id.
+                self._frozen.append((k, parameter))
+                self._guard.frozen.setdefault(id(parameter), _in_words(k, parameter))
         if isinstance(optimizer, torch.optim.AdamW):
             plain = self._adamw(optimizer)
             self._guard.begin()
@@ -690,16 +695,15 @@ class CoreState:
             return statistics.median(seen)
         if self._sketch is None or machines == 1:
             return 0.0
-        trials, begun = [], time.perf_counter()
-        # The first one faults memory in. A large model is tried less often.
+        vectors, trials, begun = np.ones((3, self._sketched), np.float32), [], time.perf_counter()
+        # The first one warms up. A large model is tried less often.
         while len(trials) < 2 or len(trials) <= TRIALS and time.perf_counter() - begun < 1.0:
-            trials.append(self._trial(machines))
+            trials.append(self._trial(machines, *vectors))
         return min(trials[1:])
 
-    def _trial(self, machines: int) -> float:
+    def _trial(self, machines: int, vector: np.ndarray, momentum: np.ndarray, frame: np.ndarray) -> float:
         """The seconds of a step's arithmetic on numbers that mean nothing."""
-        vector, places = torch.randn(self._sketched).numpy(), [(0, 0, self._sketched)]
-        momentum, frame = np.zeros((2, self._sketched), np.float32)
+        places = [(0, 0, self._sketched)]
         out, clock = np.empty(len(self._scalars), np.float32), Clock(Stats())
         fold_momentum(vector, places, momentum, self.beta, 1.0, frame)
         self._sketch.project(0, frame, out)
@@ -723,6 +727,8 @@ class CoreState:
             clock.last = time.perf_counter()
             wire.combine(0, 0, messages, step, step)
             alone.join(0, [reply], step, out)
+        else:
+            clock.last = time.perf_counter()
         self._sketch.reconstruct(0, out, frame)
         fill_bucket(frame, places, vector)
         clock.add("sketch_seconds")

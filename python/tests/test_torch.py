@@ -275,9 +275,10 @@ def test_a_state_that_nobody_holds_looks_at_no_optimiser():
 
 
 @pytest.mark.parametrize("closure", [False, True])
-def test_what_is_unfrozen_later_is_refused_at_the_step(closure):
+@pytest.mark.parametrize("model", [lambda net: net, lambda net: [parameter for parameter in net.parameters() if parameter.requires_grad]])
+def test_what_is_unfrozen_later_is_refused_at_the_step(closure, model):
     net = torch.nn.Sequential(torch.nn.Linear(3, 2).requires_grad_(False), torch.nn.Linear(2, 2))
-    state = CoreState(net)
+    state = CoreState(model(net))
     optimizer = state.optimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
 
     def step():
@@ -549,7 +550,7 @@ def test_the_plan_says_where_it_pays():
 def test_plans_do_not_overstate_where_it_pays(monkeypatch):
     state = CoreState(torch.nn.Linear(300, 300), ratio=12)
     trials = iter([9.0, 0.004, 0.003, 0.005, 0.004, 0.004])
-    monkeypatch.setattr(state, "_trial", lambda machines: next(trials))
+    monkeypatch.setattr(state, "_trial", lambda *_: next(trials))
     unknown = state.plan(mbit_s=100, machines=2)
     # The first trial is a warm-up.
     assert unknown["compute_seconds"] == 0.003 and math.isnan(unknown["hidden_seconds"])
