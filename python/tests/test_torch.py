@@ -125,6 +125,10 @@ def test_vectors_that_are_kept_have_the_exact_mean(exact):
     assert all(answer["vectors"] < 1e-6 and answer["matrices"] > 1e-3 for answer in exact), exact
 
 
+def test_numbers_of_a_list_stand_in_its_order(exact):
+    assert all(answer["listed_vectors"] == 0.0 and answer["listed_matrix"] > 1.0 for answer in exact), exact
+
+
 def test_a_scale_that_changes_is_not_felt(exact):
     assert all(answer["scaled"] and answer["scale"] == 1024 * 2**4 for answer in exact), exact
 

@@ -184,6 +184,12 @@ def exact(folder):
     pairs = [(parameter.grad, momentum) for parameter, momentum in zip(run.net.parameters(), momenta)]
     found["vectors"], found["matrices"] = (apart(*zip(*(pair for pair in pairs if pair[0].dim() == dim))) for dim in (1, 2))
 
+    # Without DDP numbers stand in the order of the list, whatever is kept.
+    state = CoreState([torch.zeros(5), torch.zeros(10, 10), torch.zeros(3)], ratio=8, seed=7, beta=0, keep_vectors=True)
+    mean = torch.arange(1.0, 109) * 1.5
+    off = (all_reduce_mean(torch.arange(1.0, 109) * (rank + 1), state) - mean).abs()
+    found["listed_vectors"], found["listed_matrix"] = max(off[:5].max(), off[105:].max()).item(), off[5:105].max().item()
+
     # A scale that changes is not felt: it is a power of two.
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
     scaled, plain = Run(scaler=scaler), Run()
