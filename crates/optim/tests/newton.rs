@@ -272,14 +272,19 @@ fn nothing_diverges_on_random_small_problems_with_an_l1_term_or_bounds() {
 
 #[test]
 fn without_curvature_it_is_slower_and_does_not_diverge() {
-    let mut missed = 0;
+    let (mut missed, mut rounds) = (0, [0, 0]);
     for number in 0..60 {
         let (problem, about) = random_problem(number);
-        let finish = solve(&problem, &until(1e-6, 100, &problem), &|| method("core-newton", &problem, number, false));
-        let relative = finish.last.relative.unwrap();
+        let [with, without] = [true, false].map(|curvature| {
+            solve(&problem, &until(1e-6, 100, &problem), &|| method("core-newton", &problem, number, curvature))
+        });
+        let relative = without.last.relative.unwrap();
         assert!(relative < 1.0, "{about}: {relative}");
-        missed += usize::from(finish.ended != Ended::Target);
+        missed += usize::from(without.ended != Ended::Target);
+        rounds = [rounds[0] + with.last.round, rounds[1] + without.last.round];
     }
+    println!("{rounds:?} rounds");
+    assert!(rounds[1] as f64 > 1.5 * rounds[0] as f64, "{rounds:?} rounds with curvature and without");
     // The hub has a row or two in some of these, which stand for nobody.
     assert!(missed <= 9, "{missed} of 60 missed the target");
 }
