@@ -22,7 +22,7 @@ DATA = os.environ["COREWIRE_DATA"]
 SEEDS = int(os.environ.get("SEEDS", "3"))
 HERE = pathlib.Path(__file__).parent
 OUT = pathlib.Path(os.environ.get("OUT", HERE / "results"))
-ONLY = os.environ["ONLY"].split(",") if "ONLY" in os.environ else None
+ONLY = [method for method in os.environ.get("ONLY", "").split(",") if method]
 # Mbit/s and milliseconds of a round trip.
 LINKS = [(1, 5), (10, 40), (10, 100), (100, 20), (0.1, 0)]
 # Hundreds of rounds, or many rows to pack: one seed.
@@ -146,7 +146,7 @@ def main():
     for figure in sys.argv[1:] or FIGURES:
         job, data, splits = FIGURES[figure]
         for split, tuned in splits.items():
-            methods = [method for method in tuned.split(",") if ONLY is None or method.split(":")[0] in ONLY]
+            methods = [method for method in tuned.split(",") if not ONLY or method.split(":")[0] in ONLY]
             found = collections.defaultdict(list)
             with tempfile.TemporaryDirectory() as folder:
                 for run in compare(job, data, split, ",".join(methods), 0, folder):

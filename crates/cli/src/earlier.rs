@@ -71,13 +71,13 @@ impl Earlier {
         }
         match self.job(&[])?.problem.start {
             Some(from) if from.exists() => self.start_from(&from),
-            _ => {
-                bail!(
-                    "{} is not there; `corewire replay {} --start FILE` takes the model or the tensors that this run began from",
-                    path.display(),
-                    self.folder.display()
-                )
-            }
+            Some(from) => bail!(
+                "{} is not there, nor is {}, from which this run began; `corewire replay {} --start FILE` takes it from elsewhere",
+                path.display(),
+                from.display(),
+                self.folder.display()
+            ),
+            None => bail!("{} is not there: put back the file of this run", path.display()),
         }
     }
 

@@ -136,11 +136,11 @@ fn unprepared(job: &Job, randomness: &CommonRandomness) -> Result<(Raw, Option<R
 /// Rows as the job wants them, shared out.
 fn prepared(job: &Job, raw: Raw, kept: Option<Raw>, randomness: &CommonRandomness) -> Result<Pooled> {
     let spec = &job.problem;
-    let columns = match &raw {
-        Raw::Rows(set, _) => set.matrix.dim(),
-        Raw::Table(table) => table.columns.len(),
+    let numbers = match &raw {
+        Raw::Rows(set, _) => set.matrix.nonzeros(),
+        Raw::Table(table) => table.columns.len() * raw.rows(),
     };
-    let most = MOST_EXAMPLES.min(MOST_NUMBERS / columns.max(1)).max(1);
+    let most = MOST_EXAMPLES.min(MOST_NUMBERS / numbers.div_ceil(raw.rows().max(1)).max(1)).max(1);
     let example: Vec<usize> = (0..raw.rows()).step_by(job.machines).take(most).collect();
     let example = (!example.is_empty()).then(|| Arc::new(raw.select(&example)));
     let schema = match &raw {

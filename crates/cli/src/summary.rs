@@ -233,8 +233,8 @@ pub fn print(
     let aimed = job.stop.target().is_some() || job.stop.gap.is_some() || job.stop.gap_absolute.is_some();
     if prepared.info.estimates_gap() && aimed && finish.ended == Ended::Rounds && last.round >= SLOW {
         out::line(
-            "so many rounds say that the curvature the machines tell does not stand for f: a larger `problem.alpha`, `problem.normalise` \
-             = \"unit\", `core-newton:detail=10` or another method may do better; `corewire inspect` weighs them",
+            "so many rounds say that the curvature which machines tell is a poor model of f here: a larger `problem.alpha` or another \
+             method, as lbfgs, may do better",
         )?;
     }
     let bytes = |count: f64| units::bytes(count);

@@ -233,6 +233,12 @@ fn all_methods_that_train_networks_are_compared_by_one_word() {
     let ids: Vec<&str> = runs.iter().map(|run| run["method"].as_str().unwrap()).collect();
     assert!(["core-sgd", "sgd", "eden", "powersgd", "onebit-adam"].iter().all(|id| ids.contains(id)), "{ids:?}");
     assert!(runs.iter().all(|run| run["error"].is_null()), "{runs:?}");
+    // What has a momentum of its own is left out where all are to send theirs, and refused where it was named.
+    let sent = [&keys[..], &["method.send=momentum"]].concat();
+    let runs = objects(&[&arguments[..], &settings(&sent)[..]].concat());
+    assert!(runs.len() > 5 && runs.iter().all(|run| run["method"] != "dgc"), "{runs:?}");
+    let named = ["compare", "--methods", "sgd,dgc", "--out", text(folder.path())];
+    assert!(complaint(&[&named[..], &settings(&sent)[..]].concat()).contains("keeps a momentum of its own"));
 }
 
 /// Pictures in the binary format of CIFAR-100: each of a hundred classes has a colour and a place that is lighter.

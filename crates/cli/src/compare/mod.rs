@@ -101,6 +101,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         // There must be rows, and not so many that packing them takes minutes; what they would take is told all the same.
         let sends = session.problem()?.data().is_some_and(|data| data.matrix.nonzeros() <= MOST_SENT);
         wanted.retain(|(name, _)| sends || name != "ship-rows");
+        // Nobody named them: what does not fit a network's job, as `method.send` does not fit all, is left out.
+        let fits = |(name, parameters): &(String, BTreeMap<String, String>)| {
+            session.with_method(name, parameters.clone()).check_method().is_ok()
+        };
+        if network && wanted.iter().any(fits) {
+            wanted.retain(fits);
+        }
     }
     // Mistakes in a method's parameters are told before anything runs.
     for (name, parameters) in &wanted {

@@ -91,7 +91,7 @@ pub(super) struct Hub {
     rho: f64,
     /// By which energies have fallen of late, per exchange; 0 before the second.
     pace: f64,
-    /// How much curvature machines had no room to tell, relative to what they told; no number before they tell some.
+    /// How much curvature machines had no room to tell, relative to what they told; no number before it is known.
     untold: f64,
     refreshes: f64,
     /// The exchange in which factors came last.
@@ -255,7 +255,8 @@ impl Hub {
         Ok(reply.encode(here, &delta))
     }
 
-    /// An estimate of f - f* at x. With added curvature E says too little; without it P may be too flat, and E says too much, which is told
+    /// An estimate of f - f* at x. Where untold curvature lies unevenly, P overrates some directions, and the estimate may be some three times
+    /// too small. With added curvature E says too little; without it P may be too flat, and E says too much, which is told
     /// only where it is no more than what f has fallen by: whoever stops by the first of these estimates must not find that too large.
     fn gap(&mut self, x: &[f64], gradient: &[f64], noise: f64, value: f64, energy: f64) -> f64 {
         if self.first_value.is_nan() {
@@ -370,13 +371,14 @@ impl Hub {
         let Rules { alpha, blocks, quadratic, .. } = self.rules;
         let columns = self.columns.max(1) as f64;
         if quadratic || self.untold.is_nan() {
-            // A bound on the trace; at the start it is the trace itself, and a telling that comes later has the hub's rows to say what is left of it.
+            // The trace of ridge regression, and of logistic regression at 0; elsewhere a bound, of which the hub's rows say what is left.
             let bound = (self.trace - alpha * own.x.len() as f64) / blocks as f64;
             let left = own.share_of_bound(&self.curved_at) * bound - told;
             let counts = left > UNTOLD * told && left > self.rules.tau(self.links.len()) * columns;
             self.untold = if counts && told > 0.0 { left / told } else { 0.0 };
         }
-        // Elsewhere as much of it is told as at first.
+        // Off quadratics as much of it is told at every x as at first. (In several blocks their mean gets as much, where nothing is to be
+        // allowed for: it only follows more slowly.)
         self.untold * told / columns
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// How many directions the Hessian tells apart from alpha: no fewer than that.
+    /// An upper bound on how many directions the Hessian tells apart from alpha.
     pub(super) fn directions(&self, alpha: f64) -> f64 {
         let share = |value: f64| value / (value + alpha);
         let mean = (self.left / self.others.max(1.0)).min(self.rest);
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_matrix_that_is_solved_whole_takes_more_than_a_larger_one() {
+    fn small_matrices_are_solved_whole_and_larger_ones_take_about_as_much_work() {
         assert_eq!(most_pairs(MOST_COLUMNS), MOST_COLUMNS);
         for side in [MOST_COLUMNS + 1, 10_000, 100_000] {
             // Lanczos' recursion takes three steps for a pair, and as many products with the basis as there are steps, twice.
