@@ -124,7 +124,8 @@ fn forecast(session: &Session, name: &str, seconds: f64) -> Result<Forecast> {
         return Ok(Forecast {
             name: name.to_owned(),
             budget: finish.settings.budget,
-            reached: finish.ended == Ended::Target,
+            // Where nobody knows f*, by its own estimate.
+            reached: finish.ended.is_reached(),
             timed_out: finish.ended == Ended::Seconds,
             rounds: finish.last.round as f64,
             exchanges: passed.exchanges as f64,

@@ -11,7 +11,7 @@ use corewire_optim::spectrum::{self, Measured};
 use serde::Serialize;
 
 use crate::choose::{self, Forecast, candidates, detail_of, forecasts};
-use crate::session::{Session, most_hub_bytes};
+use crate::session::{Session, default_method, most_hub_bytes};
 use crate::{bench, curvature, job, out, plot, units};
 
 /// Arguments of `corewire inspect`.
@@ -146,6 +146,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (choices, others): (Vec<&str>, &[&str]) = match (pooled.is_convex(), session.optimum) {
         (true, Some(_)) => (candidates(job, &Facts::of(&*pooled, job.machines), problem.largest_share()), &["core-gd"]),
         _ if session.gave_up => (Vec::new(), &[]),
+        // Nobody knows f*: what auto takes then ends by an estimate of its own.
+        (true, None) => (vec![default_method(&Facts::of(&*pooled, job.machines), session)], &[]),
         _ => (vec!["core-nonconvex"], &[]),
     };
     methods.retain(|method| !choices.contains(&&method.name[..]));
@@ -259,10 +261,11 @@ fn print(inspection: &Inspection, spectrum: &corewire_optim::tuning::Spectrum, l
         }
         println!("privacy: {}", chosen.observer);
     }
-    println!(
-        "break-even: sketching a gradient on this machine costs less than sending it below {:.0} Mbit/s",
-        inspection.break_even_mbit_s
-    );
+    let link = match inspection.break_even_mbit_s {
+        speed if speed.is_finite() => format!("below {speed:.0} Mbit/s"),
+        _ => "on any link".to_owned(),
+    };
+    println!("break-even: sketching a gradient on this machine costs less than sending it {link}");
 }
 
 /// Whether machines send rows of their curvature with this method.

@@ -257,6 +257,14 @@ fn without_a_penalty_core_newton_adds_what_it_needs_says_so_and_stops_by_its_own
 }
 
 #[test]
+fn without_a_penalty_inspect_weighs_what_auto_takes() {
+    let keys = ["problem.alpha=0", "problem.rows=300", "machines.count=4"];
+    let found = object(&[&["inspect"], &settings(&keys)[..]].concat());
+    assert_eq!(found["recommendation"], "core-newton", "{found}");
+    assert_eq!(object(&[&["run"], &settings(&keys)[..]].concat())["method"], "core-newton");
+}
+
+#[test]
 fn core_newton_that_does_not_end_says_what_may_help() {
     let keys = ["problem.rows=200", "machines.count=4", "method.name=core-newton", "stop.target=0"];
     let advises = |more: &[&str]| {
