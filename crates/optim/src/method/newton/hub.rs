@@ -12,7 +12,7 @@ use super::composite::Composite;
 use super::link::{Link, read_factors_head};
 use super::own::{Found, Own};
 use super::preconditioner::{Preconditioner, block_mean};
-use super::{MOST_TELLINGS, Reply, Rules};
+use super::{MOST_TELLINGS, Reply, Rules, most_rows};
 use crate::method::secants::Secants;
 use crate::state::{Scope, Visitor};
 
@@ -374,7 +374,9 @@ impl Hub {
             // The trace of ridge regression, and of logistic regression at 0; elsewhere a bound, of which the hub's rows say what is left.
             let bound = (self.trace - alpha * own.x.len() as f64) / blocks as f64;
             let left = own.share_of_bound(&self.curved_at) * bound - told;
-            let counts = left > UNTOLD * told && left > self.rules.tau(self.links.len()) * columns;
+            let room = most_rows(self.rules.detail, self.links.len(), self.columns);
+            let is_short = self.links.iter().any(|link| link.rows.len() >= room);
+            let counts = is_short && left > UNTOLD * told && left > self.rules.tau(self.links.len()) * columns;
             self.untold = if counts && told > 0.0 { left / told } else { 0.0 };
         }
         // Off quadratics as much of it is told at every x as at first. (In several blocks their mean gets as much, where nothing is to be
