@@ -112,7 +112,8 @@ impl<'a> Tuning<'a> {
     }
 }
 
-/// Runs a method; a baseline with the best step, codec, k, p and what else its parameters say is worth trying. Networks are tuned on so many rounds, and then run whole.
+/// Runs a method; a baseline with the best step, codec, k, p and what else its parameters say is worth trying. Networks are tuned on so many
+/// rounds, and then run whole.
 pub fn tuned(session: &Session, name: &str, given: BTreeMap<String, String>, short: Option<u64>) -> Compared {
     let network = session.job.problem.model.is_network();
     let info = catalogue::find(name).ok().filter(|info| info.tunes() && (network || !info.is_core()));

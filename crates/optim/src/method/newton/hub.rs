@@ -148,10 +148,6 @@ impl Hub {
         self.links.len()
     }
 
-    pub(super) fn scale(&self) -> f64 {
-        self.scale
-    }
-
     /// One exchange: all messages in, the reply out.
     pub(super) fn combine(
         &mut self,
@@ -391,7 +387,7 @@ impl Hub {
     }
 
     fn own_curvature(&mut self, own: &mut Own<'_>) -> Found {
-        let found = self.own.take().unwrap_or_else(|| own.curvature(&self.curved_at));
+        let found = self.own.take().unwrap_or_else(|| own.curvature(&self.curved_at).scaled(self.scale));
         if self.rules.quadratic {
             self.own = Some(found.clone());
         }

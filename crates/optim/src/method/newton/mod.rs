@@ -364,7 +364,7 @@ impl Method for Newton {
             let active: Vec<f64> = (0..dim).map(|j| j as f64).collect();
             let mean = counts.iter().sum::<f64>() / counts.len() as f64;
             scale = if counts[0] > 0.0 { mean / counts[0] } else { 1.0 };
-            let found = Own { objective: &mut *objective, x, active: &active, rules, scale }.curvature(x);
+            let found = Own { objective: &mut *objective, x, active: &active, rules }.curvature(x).scaled(scale);
             let (row_scatter, column_rows) = objective.curved().map_or((0.0, Vec::new()), |curved| {
                 (curved.row_scatter(x, &likeness.directions()), curved.column_rows())
             });
@@ -429,8 +429,7 @@ impl Method for Newton {
         let mut combine = |messages: &[&[u8]]| {
             let hub = hub.as_mut().ok_or_else(|| refused(0, "it has no hub"))?;
             let here = Here { round, x: &x, delta, step, asked, energies, randomness };
-            let scale = hub.scale();
-            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, rules, scale })
+            hub.combine(&here, messages, &mut Own { objective: &mut *objective, x: full, active, rules })
         };
         let reply = context.comm.exchange(&message, Reduction::Hub(&mut combine))?;
         let gap = self.absorb(round, &reply.message)?;

@@ -22,6 +22,16 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// All that there are.
+    fn whole(pairs: Eigen) -> Self {
+        Self { pairs, rest: 0.0, others: 0.0, left: 0.0 }
+    }
+
+    /// Of so many times as many rows.
+    pub(super) fn scaled(self, by: f64) -> Self {
+        Self { pairs: self.pairs.scaled(by), rest: by * self.rest, left: by * self.left, ..self }
+    }
+
     /// An upper bound on how many directions the Hessian tells apart from alpha.
     pub(super) fn directions(&self, alpha: f64) -> f64 {
         let share = |value: f64| value / (value + alpha);
@@ -41,8 +51,6 @@ pub(super) struct Own<'a> {
     pub x: &'a [f64],
     pub active: &'a [f64],
     pub rules: Rules,
-    /// By how much more rows the mean machine has than the hub: its curvature counts so many times.
-    pub scale: f64,
 }
 
 impl Own<'_> {
@@ -66,17 +74,16 @@ impl Own<'_> {
     pub(super) fn curvature(&mut self, coordinates: &[f64]) -> Found {
         let Rules { alpha, blocks, .. } = self.rules;
         let at = self.at(coordinates);
-        let none = Eigen { values: Vec::new(), vectors: Vec::new() };
         let Some(curved) = self.objective.curved() else {
-            return Found { pairs: none, rest: 0.0, others: 0.0, left: 0.0 };
+            return Found::whole(Eigen { values: Vec::new(), vectors: Vec::new() });
         };
         let side = curved.root_rows().min(at.len() / blocks);
         let most = most_pairs(side);
-        let pairs = restricted(curved.eigenpairs(&at, 0, most, LEAST * alpha).scaled(self.scale), self.active);
+        let pairs = restricted(curved.eigenpairs(&at, 0, most, LEAST * alpha), self.active);
         if most == side {
-            return Found { pairs, rest: 0.0, others: 0.0, left: 0.0 };
+            return Found::whole(pairs);
         }
-        let left = (self.scale * curved.trace(&at) - pairs.values.iter().sum::<f64>()).max(0.0);
+        let left = (curved.trace(&at) - pairs.values.iter().sum::<f64>()).max(0.0);
         let rest = pairs.values.last().map_or(left, |last| last.min(left));
         Found { rest, others: (side - pairs.values.len()) as f64, left, pairs }
     }
