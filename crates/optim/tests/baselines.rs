@@ -1057,7 +1057,7 @@ fn the_reduction_takes_no_more_rounds_than_the_root_of_one_over_the_target_allow
 #[test]
 fn every_method_that_needs_strong_convexity_adds_it_where_there_is_none() {
     let bench = flat();
-    for info in catalogue::methods().filter(|info| info.needs_strong_convexity()) {
+    for info in catalogue::methods().filter(|info| info.strongly_convex) {
         let make = || build_for(1e-4, info.id, "", &bench.problem, &bench.constants).unwrap();
         let finish = solve(&bench.problem, &Rules { rounds: 600, ..Rules::default() }, &make);
         assert!(finish.settings.added.is_some_and(|added| added > 0.0), "{}", info.id);

@@ -54,6 +54,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "baseline",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         proximal: true,
         parameters: &[
             SCALE,
@@ -141,6 +142,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             WIRE,
             parameter("inner", "100", "conjugate gradient steps per direction, at most"),
@@ -164,6 +166,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             parameter("scale", "1", "factor on 1/mu: how far machine 0's Hessian is trusted"),
             WIRE,
@@ -191,6 +194,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             parameter("scale", "1", "factor on 1/mu"),
             WIRE,
@@ -210,6 +214,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             parameter("rows", "32", "rows of a machine's sketch, of d floats each").trying(&["8", "16", "64", "128"])
         ],
@@ -226,6 +231,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         reference: "Zhang, Duchi, Wainwright, Communication-Efficient Algorithms for Statistical Optimization, 2013",
         family: "second-order",
         convex_only: true,
+        strongly_convex: true,
         parameters: &[WIRE],
         build: |b| Ok(boxed(OneShot::new(b.start(), b.exact()))),
         ..PLAIN
@@ -250,6 +256,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "second-order",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             parameter("codec", "rank", "what travels of a difference: rank (eigenpairs) or topk (entries)"),
             parameter("rank", "1", "eigenpairs per message"),
@@ -327,6 +334,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "local",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[SCALE, WIRE, parameter("p", "auto", "probability of communication, or of full gradients")],
         build: scaffnew_or_gradskip,
         ..PLAIN
@@ -339,6 +347,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "local",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[SCALE, WIRE, parameter("p", "auto", "probability of communication, or of full gradients")],
         build: scaffnew_or_gradskip,
         ..PLAIN
@@ -352,6 +361,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "local",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             SCALE,
             WIRE,
@@ -408,6 +418,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             SCALE,
             WIRE,
@@ -465,6 +476,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             SCALE,
             WIRE,
@@ -497,6 +509,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             SCALE,
             WIRE,
@@ -541,6 +554,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[SCALE, WIRE, parameter("k", "auto", "coordinates per message; auto is d/50, rounded up")],
         build: |b| {
             let double = b.double;
@@ -914,6 +928,7 @@ pub(super) const BASELINES: &[MethodInfo] = &[
         family: "variance-reduced",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         parameters: &[
             SCALE,
             WIRE,

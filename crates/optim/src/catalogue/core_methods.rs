@@ -36,6 +36,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         proximal: true,
         parameters: &[parameter("detail", "1", "how much more is told than is worth its bytes, to save exchanges")],
         build: |b| {
@@ -60,6 +61,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         family: "core",
         exact: true,
         convex_only: true,
+        strongly_convex: true,
         proximal: true,
         build: |b| {
             let s = b.settings;
@@ -100,6 +102,7 @@ pub(super) const CORE: &[MethodInfo] = &[
         reference: "CORE, Algorithm 2",
         family: "core",
         exact: true,
+        strongly_convex: true,
         proximal: true,
         build: |b| core(b, CoreAlgorithm::Descent { step: step_rule(b)?, batch: None, momentum: 0.0 }, AGD_CODE),
         gossip: Some(|b, averaging| gossip_core(b, averaging, false)),

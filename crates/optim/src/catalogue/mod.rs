@@ -70,6 +70,9 @@ pub struct MethodInfo {
     pub exact: bool,
     /// Whether its theory is for convex problems alone.
     pub convex_only: bool,
+    /// Whether it needs strong convexity, so that a small l2 term is added where there is none: its step or its momentum has mu in it, it
+    /// solves with a Hessian, or the noise of a sketch would walk along flat directions for ever.
+    pub strongly_convex: bool,
     /// Whether it takes the proximal step of an l1 term and of bounds.
     pub proximal: bool,
     /// What can be set after the colon.
@@ -88,6 +91,7 @@ const PLAIN: MethodInfo = MethodInfo {
     family: "",
     exact: false,
     convex_only: false,
+    strongly_convex: false,
     proximal: false,
     parameters: &[],
     build: core_methods::by_gossip_only,
@@ -108,26 +112,6 @@ impl MethodInfo {
     /// Whether it estimates f - f* on its way.
     pub fn estimates_gap(&self) -> bool {
         self.id == "core-newton"
-    }
-
-    /// Whether it needs strong convexity, so that a small l2 term is added where there is none: its step or its momentum has mu in it, it
-    /// solves with a Hessian, or the noise of a sketch would walk along flat directions for ever.
-    pub fn needs_strong_convexity(&self) -> bool {
-        const BY_RULE: [&str; 12] = [
-            "core-gd",
-            "core-agd",
-            "core-newton",
-            "acgd",
-            "scaffnew",
-            "gradskip",
-            "locodl",
-            "adiana",
-            "2direction",
-            "asega",
-            "diana-plus",
-            "adiana-plus",
-        ];
-        self.family == "second-order" || BY_RULE.contains(&self.id)
     }
 
     /// Whether it trains networks: by mini-batches, a rate and descent, or by comparing values.
@@ -393,7 +377,7 @@ pub fn build(request: &Request<'_>, averaging: Option<&Averaging>) -> Built {
         "f32"
     };
     let double = wire == "f64";
-    let reduced = averaging.is_none() && settings.training.is_none() && info.needs_strong_convexity();
+    let reduced = averaging.is_none() && settings.training.is_none() && info.strongly_convex;
     let constants = &if reduced { constants.with_term(settings.goal.target) } else { constants.clone() };
     let builder = Builder { values, constants, settings, quadratic, start, randomness, shipment, dim, scale, double };
     match averaging {
